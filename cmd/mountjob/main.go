@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/worker"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 		Stderr:     os.Stderr,
 		Getenv:     os.Getenv,
 		Now:        time.Now,
-		CheckMount: directories.CheckNFS,
+		CheckMount: fsroot.CheckNFS,
 	}
 	os.Exit(program.Run(ctx, os.Args[1:]))
 }

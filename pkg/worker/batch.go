@@ -11,7 +11,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // run carries out the operations of the Job, and then those that its leader has more, batch by batch. The
@@ -56,10 +57,10 @@ func (j job) runBatch(ctx context.Context, batch operations.Batch) (operations.R
 func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
 	fileSystem, err := j.open(ctx)
 	if err != nil {
-		return operations.RefusedReport(len(ops), directories.ResultOf(err)), err
+		return operations.RefusedReport(len(ops), fsroot.ResultOf(err)), err
 	}
 	defer fileSystem.Close()
-	return fileSystem.Run(ctx, ops, j.Progress), nil
+	return batch.Run(ctx, fileSystem, ops, j.Progress), nil
 }
 
 // readOperations reads no more than a Job can have.
@@ -77,7 +78,7 @@ func readOperations(path string) ([]operations.Operation, error) {
 }
 
 // logEnded logs an operation that has ended.
-func (j job) logEnded(ended directories.Ended) {
+func (j job) logEnded(ended fsroot.Ended) {
 	op := ended.Operation
 	log := j.log.With(
 		"action", string(ended.Action),

@@ -7,7 +7,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/clone"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // clone copies one volume until its time is over, and writes the report of a batch; the next clone goes on.
@@ -32,12 +33,12 @@ func (j job) clone(ctx context.Context) error {
 func (j job) copyVolume(ctx context.Context, op operations.Operation) (operations.Result, error) {
 	fileSystem, err := j.open(ctx)
 	if err != nil {
-		return operations.RefusedReport(1, directories.ResultOf(err)).Results[0], err
+		return operations.RefusedReport(1, fsroot.ResultOf(err)).Results[0], err
 	}
 	defer fileSystem.Close()
 	stop := func() {}
 	defer func() { stop() }()
-	return fileSystem.Clone(ctx, op, directories.CloneOptions{Started: func(progress func() operations.CloneProgress) {
+	return clone.Clone(ctx, fileSystem, op, clone.Options{Started: func(progress func() operations.CloneProgress) {
 		stop = every(wellknown.CloneProgressInterval, func() { j.writeProgress(progress()) })
 	}}), nil
 }

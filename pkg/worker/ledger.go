@@ -7,7 +7,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 // answerRequest answers a request of an administrator, as lines on the standard output.
@@ -16,7 +19,7 @@ func (j job) answerRequest(ctx context.Context) error {
 	end := requests.End{}
 	err := j.answer(ctx, answer, &end)
 	if err != nil {
-		end.Stopped, end.Error = directories.IsStop(err), operations.Truncate(directories.ResultOf(err).Message, maxErrorBytes)
+		end.Stopped, end.Error = fsroot.IsStop(err), operations.Truncate(fsroot.ResultOf(err).Message, maxErrorBytes)
 		err = errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+end.Error)))
 	}
 	return errors.Join(err, answer.End(end))
@@ -33,29 +36,29 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 	defer fileSystem.Close()
 	switch request := j.options.request; request.Do {
 	case requests.ListTrash:
-		return fileSystem.ListTrash(ctx, answer.Trashed)
+		return trash.ListTrash(ctx, fileSystem, answer.Trashed)
 	case requests.EmptyTrash:
 		progress, stop := j.logSweep()
 		defer stop()
-		swept, err := fileSystem.EmptyTrash(ctx, *request.Selection, progress)
+		swept, err := trash.EmptyTrash(ctx, fileSystem, *request.Selection, progress)
 		end.Swept = &swept
 		return err
 	case requests.ListOwners:
 		if request.Lost != nil {
-			if err := fileSystem.CheckGone(ctx, *request.Lost); err != nil {
+			if err := batch.CheckGone(ctx, fileSystem, *request.Lost); err != nil {
 				return err
 			}
 		}
-		return fileSystem.ListOwners(ctx, answer.Owned)
+		return ledger.ListOwners(ctx, fileSystem, answer.Owned)
 	case requests.ReleaseCluster:
-		return fileSystem.ReleaseCluster(ctx, *request.Release, answer.Owned)
+		return batch.ReleaseCluster(ctx, fileSystem, *request.Release, answer.Owned)
 	case requests.ListDirectories:
 		return errors.Join(
-			fileSystem.ListOwners(ctx, answer.Owned),
+			ledger.ListOwners(ctx, fileSystem, answer.Owned),
 			fileSystem.ListDirectories(ctx, *request.Directories, answer.Directory),
 		)
 	case requests.AdoptVolumes:
-		return fileSystem.AdoptVolumes(ctx, *request.Adoption, answer.Adopted)
+		return batch.AdoptVolumes(ctx, fileSystem, *request.Adoption, answer.Adopted)
 	default:
 		return fmt.Errorf("there is no request %q", request.Do) // parseOptions has refused it
 	}

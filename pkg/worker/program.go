@@ -14,7 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // Exit codes.
@@ -137,11 +137,11 @@ func (j job) work(ctx context.Context) error {
 }
 
 // open checks the mount before it opens the file system there.
-func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
+func (j job) open(ctx context.Context) (*fsroot.FileSystem, error) {
 	if err := j.CheckMount(j.options.directory); err != nil {
 		return nil, err
 	}
-	return directories.Open(ctx, j.options.directory, directories.Options{
+	return fsroot.Open(ctx, j.options.directory, fsroot.Options{
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
 		Ended:        j.logEnded,

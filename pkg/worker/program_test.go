@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 func TestRunDoesABatch(t *testing.T) {
@@ -79,7 +79,7 @@ func TestRunTouchesNothingWithoutTheMount(t *testing.T) {
 	for _, command := range []string{commandRun, commandSweep} {
 		t.Run(command, func(t *testing.T) {
 			w := newContainer(t, setup("pvc-1", "/team/data"))
-			w.mountErr = directories.CheckNFS(w.directory)
+			w.mountErr = fsroot.CheckNFS(w.directory)
 			if w.mountErr == nil {
 				t.Skip("temporary directories are on NFS here")
 			}

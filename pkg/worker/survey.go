@@ -7,7 +7,8 @@ import (
 	"runtime/debug"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/usage"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 var errFullLog = errors.New("the log is full")
 
 // survey writes a line for each volume, until all are counted, its log is full or its time is over.
-func (j job) survey(ctx context.Context, fileSystem *directories.FileSystem, report *operations.TaskReport) error {
+func (j job) survey(ctx context.Context, fileSystem *fsroot.FileSystem, report *operations.TaskReport) error {
 	debug.SetMemoryLimit(surveyMemory)
 	written := 0
-	err := fileSystem.Survey(ctx, directories.SurveyOptions{
+	err := usage.Survey(ctx, fileSystem, usage.Options{
 		After: j.options.after,
 		// Of a Job that ends in time at least the first volume is found, so that the next one continues after it.
 		VolumeTime: j.options.timeLimit() / 2,

@@ -6,13 +6,15 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 )
 
 // sweep empties the trash until its time is over; the next sweep continues.
-func (j job) sweep(ctx context.Context, fileSystem *directories.FileSystem, report *operations.TaskReport) (err error) {
+func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *operations.TaskReport) (err error) {
 	progress, stop := j.logSweep()
-	report.Swept, err = fileSystem.Sweep(ctx, progress)
+	report.Swept, err = trash.Sweep(ctx, fileSystem, progress)
 	stop()
 	swept := report.Swept
 	j.log.Info("sweep ended", counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown))
@@ -27,11 +29,11 @@ const progressEvery = 100
 
 // logSweep logs the progress of a sweep at intervals until stop, also while nothing is removed, so that the log
 // shows a server that hangs.
-func (j job) logSweep() (options directories.SweepOptions, stop func()) {
+func (j job) logSweep() (options treewalk.Options, stop func()) {
 	var swept atomic.Pointer[operations.Swept]
 	swept.Store(&operations.Swept{})
 	stop = every(wellknown.SweepProgressInterval, func() {
 		j.log.Info("sweep in progress", counts("removed", swept.Load().Removed, "volumes", swept.Load().Volumes))
 	})
-	return directories.SweepOptions{Progress: func(s operations.Swept) { swept.Store(&s) }, Every: progressEvery}, stop
+	return treewalk.Options{Progress: func(s operations.Swept) { swept.Store(&s) }, Every: progressEvery}, stop
 }

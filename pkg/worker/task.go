@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // task does the work of a sweep or a survey, and writes its report, whatever the work came to.
-func (j job) task(ctx context.Context, work func(context.Context, *directories.FileSystem, *operations.TaskReport) error) error {
+func (j job) task(ctx context.Context, work func(context.Context, *fsroot.FileSystem, *operations.TaskReport) error) error {
 	var report operations.TaskReport
 	fileSystem, err := j.open(ctx)
 	if err == nil {
@@ -20,7 +20,7 @@ func (j job) task(ctx context.Context, work func(context.Context, *directories.F
 		err = work(ctx, fileSystem, &report)
 		fileSystem.Close()
 	}
-	if report.Stopped = report.Stopped || directories.IsStop(err); err != nil {
+	if report.Stopped = report.Stopped || fsroot.IsStop(err); err != nil {
 		report.Error = err.Error()
 	}
 	data, encoding := report.Encode()

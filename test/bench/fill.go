@@ -16,7 +16,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	ledger "gnuthought.com/efs-stunnel/pkg/worker/directories"
+	worker "gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // batch is a number of claims that a cluster is filled with.
@@ -212,13 +213,13 @@ func (bed *testbed) makeDirectories(ctx context.Context, made []*corev1.Persiste
 
 // setUp carries out operations on the file system in a folder.
 func setUp(ctx context.Context, folder string, ops []operations.Operation) error {
-	fileSystem, err := ledger.Open(ctx, folder, ledger.Options{FileSystemID: fileSystemID})
+	fileSystem, err := fsroot.Open(ctx, folder, fsroot.Options{FileSystemID: fileSystemID})
 	if err != nil {
 		return fmt.Errorf("opening the file system: %w", err)
 	}
 	defer fileSystem.Close()
 	for batch := range slices.Chunk(ops, setupBatch) {
-		if report := fileSystem.Run(ctx, batch, func(int, int) {}); !report.Succeeded() {
+		if report := worker.Run(ctx, fileSystem, batch, func(int, int) {}); !report.Succeeded() {
 			return errors.New("making directories: " + string(report.Encode()))
 		}
 	}

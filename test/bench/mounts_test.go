@@ -17,7 +17,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	mounted "gnuthought.com/efs-stunnel/pkg/worker/directories"
+	worker "gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/clone"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // lostWrites is a FUSE mount that loses the beginning of files while it is on, and reports that as an NFS client
@@ -82,12 +84,12 @@ func cloneOn(t *testing.T, on string) operations.Result {
 	t.Helper()
 	f := openOn(t, on)
 	defer f.Close()
-	return f.Clone(t.Context(), cloneOperation(benchOwner("source")), mounted.CloneOptions{})
+	return clone.Clone(t.Context(), f, cloneOperation(benchOwner("source")), clone.Options{})
 }
 
-func openOn(t *testing.T, on string) *mounted.FileSystem {
+func openOn(t *testing.T, on string) *fsroot.FileSystem {
 	t.Helper()
-	f, err := mounted.Open(t.Context(), on, mounted.Options{FileSystemID: fileSystemID})
+	f, err := fsroot.Open(t.Context(), on, fsroot.Options{FileSystemID: fileSystemID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func TestOwnersOfAPathAreReadSideBySide(t *testing.T) {
 	mountOn(t, on, mount)
 	f := openOn(t, on)
 	defer f.Close()
-	if results := f.Run(ctx, ops[:1], nil).Results; results[0].State != operations.Done {
+	if results := worker.Run(ctx, f, ops[:1], nil).Results; results[0].State != operations.Done {
 		t.Errorf("got %+v with %d readers", results, mount.waiting.Load())
 	}
 }

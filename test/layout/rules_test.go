@@ -205,13 +205,13 @@ func f(event struct{ Message string }) bool { return strings.Contains(event.Mess
 		},
 		"the manager does not import the engine": {
 			folder: "pkg/manager/jobs",
-			files: body("jobs", imports(layout.Module+"/pkg/worker", layout.Module+"/pkg/worker/directories",
+			files: body("jobs", imports(layout.Module+"/pkg/worker", layout.Module+"/pkg/worker/batch",
 				layout.Module+"/pkg/mountjobs", layout.Module+"/pkg/api/operations")),
 			want: []string{
 				"imports " + layout.Module + "/pkg/worker",
-				"imports " + layout.Module + "/pkg/worker/directories",
+				"imports " + layout.Module + "/pkg/worker/batch",
 				"imports " + layout.Module + "/pkg/worker; only cmd/mountjob links the engine",
-				"imports " + layout.Module + "/pkg/worker/directories; only cmd/mountjob links the engine",
+				"imports " + layout.Module + "/pkg/worker/batch; only cmd/mountjob links the engine",
 			},
 		},
 		"its tests may": {
@@ -231,9 +231,9 @@ func f(event struct{ Message string }) bool { return strings.Contains(event.Mess
 			want: []string{"cmd/mountjob: links k8s.io/api/core/v1"},
 		},
 		"the packages that it is made of do neither": {
-			folder: "pkg/worker/directories", files: body("directories", imports("os")),
+			folder: "pkg/worker/batch", files: body("batch", imports("os")),
 			deps: []string{"os", "github.com/hashicorp/go-multierror"},
-			want: []string{"pkg/worker/directories: links github.com/hashicorp/go-multierror"},
+			want: []string{"pkg/worker/batch: links github.com/hashicorp/go-multierror"},
 		},
 		"the manager links Kubernetes": {
 			folder: "cmd/manager", files: text("// Command manager manages.\npackage main"),

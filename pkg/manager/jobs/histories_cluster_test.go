@@ -37,8 +37,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories"
-	"gnuthought.com/efs-stunnel/pkg/worker/directories/directoriestest"
+	"gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 const (
@@ -71,7 +72,7 @@ type cluster struct {
 
 func newSharedPath(t testing.TB, seed uint64, clusters int) *sharedPath {
 	f := &sharedPath{
-		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: directoriestest.Memory(t), //nolint:gosec // a test that is to be repeatable
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: enginetest.Memory(t), //nolint:gosec // a test that is to be repeatable
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), retained: map[string][]string{},
 	}
 	for n := range clusters {
@@ -339,8 +340,7 @@ func (c *cluster) run(steps int) {
 	})
 	c.check(err)
 	job.UID, job.CreationTimestamp = types.UID(fmt.Sprint(job.Name, " at ", c.now)), metav1.NewTime(c.now)
-	report := c.carryOut(batch, steps)
-	c.finish(job, report)
+	c.finish(job, c.carryOut(batch, steps))
 }
 
 func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
@@ -350,10 +350,10 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 		d.left.Store(int64(steps))
 		ctx = d
 	}
-	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: historyFileSystem})
+	fs, err := fsroot.Open(c.t.Context(), c.dir, fsroot.Options{FileSystemID: historyFileSystem})
 	c.check(err)
 	defer fs.Close()
-	report := fs.Run(ctx, ops, nil)
+	report := batch.Run(ctx, fs, ops, nil)
 	for i, o := range ops {
 		c.say("cluster %d: %s %s (leave to others: %v): %s %s", c.number, o.Kind, o.Volume, o.LeaveToOthers, report.Results[i].State, report.Results[i].Message)
 	}

@@ -1,0 +1,216 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"sync"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+)
+
+// Run carries out a batch under the lock and reports the result of each operation. One that fails
+// does not keep the others from being done. When ctx ends, Run stops between two steps, and the
+// rest is NotDone. progress, if not nil, is called after each operation, one call at a time.
+func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, progress func(done, total int)) operations.Report {
+	lock, err := f.Lock(ctx)
+	if err != nil {
+		return refuseAll(f, ops, err)
+	}
+	defer lock.Close()
+	b, err := Begin(ctx, f, lock)
+	if err != nil {
+		return refuseAll(f, ops, err)
+	}
+	defer b.End()
+	for _, op := range ops {
+		b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
+	}
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	return operations.Report{Results: b.run(ctx, ops, progress)}
+}
+
+func refuseAll(f *fsroot.FileSystem, ops []operations.Operation, err error) operations.Report {
+	for _, op := range ops {
+		OutcomeOf(err).ReportTo(f, op, 0)
+	}
+	return operations.RefusedReport(len(ops), fsroot.ResultOf(err))
+}
+
+// Batch is what the operations of one Run share. It lives as long as the lock is held, so what
+// it has read of the ledger stays true. Operations of several sets use it at once.
+type Batch struct {
+	System *fsroot.FileSystem
+	Lock   *fsroot.HeldLock
+	Tmp    *fsroot.TmpDirs
+	trash  *trash.Trash
+	Data   *fsroot.Tree // the directories of volumes, and those on the way to them
+	Ledger *ledger.Ledger
+	Gids   *ledger.Gids
+
+	// newOwners are the volumes that operations of the batch make owners; complete before the first.
+	newOwners map[string]bool
+
+	// slots are those in the trash that findByVolume has listed, by volume, and otherRecords the records that
+	// findByClaim has read, by claim uid; nil until they have. Only restores use them, which are in one set.
+	slots        map[string][]string
+	otherRecords map[string][]*trash.TrashRecord
+
+	listing sync.Mutex
+	earlier map[string][]string // slots by volume, as earlierSlots has listed them; guarded by listing
+
+	// running is held for reading during an operation, and for writing while no other one may run.
+	running sync.RWMutex
+	alone   bool       // an operation has running for writing; guarded by running
+	making  sync.Mutex // held while a directory on the way to volumes is made
+	undoing sync.Mutex // held while setups go on for cleanups that died
+}
+
+// Begin begins a batch, whose caller has the lock.
+func Begin(ctx context.Context, f *fsroot.FileSystem, lock *fsroot.HeldLock) (*Batch, error) {
+	b := &Batch{System: f, Lock: lock, Tmp: &fsroot.TmpDirs{System: f, Lock: lock}, newOwners: map[string]bool{}}
+	b.Data = fsroot.NewTree(f.Root, b.makeShared)
+	if err := b.open(ctx); err != nil {
+		b.End()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Batch) open(ctx context.Context) (err error) {
+	if err := b.Tmp.RemoveOthers(ctx); err != nil {
+		return err
+	}
+	if b.trash, err = trash.OpenTrash(ctx, b.System); err != nil {
+		return err
+	}
+	owners, err := b.System.State.Ensure(ctx, path.Base(wellknown.OwnersDirectory))
+	if err != nil {
+		return err
+	}
+	b.Ledger = ledger.NewLedger(b.Tmp, b.Data, owners)
+	allocated, err := b.System.State.Ensure(ctx, ledger.GidsName)
+	b.Gids = ledger.NewGIDs(allocated, b.Ledger, b.trash.Gids, func() bool { return b.alone })
+	return err
+}
+
+// End closes the handles of a batch.
+func (b *Batch) End() {
+	b.Tmp.Close()
+	b.trash.Close()
+	b.Data.Forget("/")
+	if b.Ledger != nil {
+		b.Ledger.Tree.Close()
+	}
+	if b.Gids != nil {
+		b.Gids.Dir.Close()
+	}
+}
+
+// Do does one operation, beside others if it can.
+func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
+	result, err := b.DoBesideOthers(ctx, op)
+	if errors.Is(err, ledger.ErrAlone) {
+		result, err = b.doAlone(ctx, op)
+	}
+	if leavesDoubt(err) || b.Ledger.IsOutdated() {
+		b.forget()
+	}
+	b.trim()
+	if err != nil {
+		return OutcomeOf(err)
+	}
+	return result
+}
+
+// DoBesideOthers tries an operation while others run.
+func (b *Batch) DoBesideOthers(ctx context.Context, op operations.Operation) (Outcome, error) {
+	b.running.RLock()
+	defer b.running.RUnlock()
+	return b.attempt(ctx, op)
+}
+
+func (b *Batch) doAlone(ctx context.Context, op operations.Operation) (Outcome, error) {
+	b.running.Lock()
+	defer b.running.Unlock()
+	b.alone = true
+	defer func() { b.alone = false }()
+	return b.attempt(ctx, op)
+}
+
+// leavesDoubt reports whether an error leaves in doubt what was written. A refusal does not: in a batch
+// with many, everything would be read again for each.
+func leavesDoubt(err error) bool {
+	if r, ok := fsroot.AsRefusal(err); ok {
+		return r.Reason == operations.Changed
+	}
+	return err != nil
+}
+
+// forget drops what was read.
+func (b *Batch) forget() {
+	b.running.Lock()
+	defer b.running.Unlock()
+	b.Ledger.Forget()
+	b.Data.Forget("/")
+}
+
+// trim closes handles if they are many.
+func (b *Batch) trim() {
+	trees := []*fsroot.Tree{b.Data, b.Ledger.Tree}
+	if !slices.ContainsFunc(trees, (*fsroot.Tree).IsLarge) {
+		return
+	}
+	b.running.Lock()
+	defer b.running.Unlock()
+	for _, t := range trees {
+		t.Trim()
+	}
+}
+
+func (b *Batch) attempt(ctx context.Context, op operations.Operation) (Outcome, error) {
+	if err := b.Check(ctx, op); err != nil {
+		return Outcome{}, err
+	}
+	switch op.Kind {
+	case operations.Setup:
+		return b.setup(ctx, op)
+	case operations.Cleanup:
+		return b.cleanup(ctx, op)
+	case operations.Restore:
+		return b.restore(ctx, op)
+	case operations.Release:
+		return b.release(ctx, op)
+	case operations.Clone:
+		if op.Copies() {
+			return Outcome{}, fsroot.Refuse(operations.BadOperation, "a clone has a Job of its own")
+		}
+		return b.abandon(ctx, op)
+	default:
+		return Outcome{}, fsroot.Refuse(operations.BadOperation, "no such kind") // Check has refused it
+	}
+}
+
+// Check is what all operations have in common.
+func (b *Batch) Check(ctx context.Context, op operations.Operation) error {
+	if err := b.System.Before(ctx, "begin "+string(op.Kind)); err != nil {
+		return err
+	}
+	if err := b.Lock.WasLost(); err != nil {
+		return err
+	}
+	if err := operations.CheckPath(op.Path); err != nil {
+		return fsroot.Refuse(operations.BadPath, "%v", err)
+	}
+	if err := op.Check(); err != nil {
+		return fsroot.Refuse(operations.BadOperation, "%v", err)
+	}
+	return nil
+}

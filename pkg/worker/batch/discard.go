@@ -1,0 +1,238 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+)
+
+// discard moves the directory to the trash, with a record beside it that is there first: what
+// has no record is never swept.
+func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledger.Entry) (fsroot.Action, error) {
+	slot, moved, err := b.trash.SlotFor(ctx, own.Bucket, op, own)
+	if err != nil || moved {
+		return fsroot.Trashed, err
+	}
+	info, err := b.Data.Inspect(ctx, op.Path)
+	if err != nil || info == nil {
+		return fsroot.Nothing, err
+	}
+	if slot, err = b.prepareSlot(ctx, op, own, slot); err != nil {
+		return fsroot.Nothing, err
+	}
+	parent, err := b.Data.Dir(ctx, path.Dir(op.Path))
+	if err != nil {
+		return fsroot.Nothing, err
+	}
+	b.Data.Forget(op.Path)
+	if err := b.Lock.Check(); err != nil {
+		return fsroot.Nothing, err
+	}
+	if err := parent.MoveTo(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.Dir, slot); err != nil {
+		return fsroot.Nothing, err
+	}
+	if err := b.checkMoved(ctx, op, slot, parent, info); err != nil {
+		return fsroot.Nothing, err
+	}
+	return fsroot.Trashed, b.checkStillLast(ctx, op, slot, own)
+}
+
+// checkMoved makes sure that what was moved is what was inspected. Only a process that can write to the
+// parent can have replaced it, and what it put there is moved back.
+func (b *Batch) checkMoved(ctx context.Context, op operations.Operation, slot string, parent *fsroot.Dir, inspected os.FileInfo) error {
+	moved, err := b.trash.Inspect(slot)
+	if err != nil || os.SameFile(inspected, moved) {
+		return err
+	}
+	if err := b.trash.DropRecord(ctx, slot); err != nil {
+		return err
+	}
+	// If it cannot be moved back, it stays in the trash, where nothing without a record is swept.
+	return fsroot.Replaced(op.Path).Because(b.trash.RenameTo(slot, parent, path.Base(op.Path)))
+}
+
+// checkStillLast makes sure that no volume came to own the directory before it was moved. The server
+// can carry a rename out long after it was asked to: a node that is cut off loses the lock meanwhile.
+func (b *Batch) checkStillLast(ctx context.Context, op operations.Operation, slot string, own *ledger.Entry) error {
+	only, err := b.Ledger.IsOnly(ctx, op.Path, own)
+	if err != nil || only {
+		return err
+	}
+	b.Ledger.Distrust()
+	now := ledger.NewLedger(b.Tmp, b.Data, b.Ledger.Tree.Base)
+	defer now.Tree.Forget("/")
+	found, err := now.Owners(ctx, op)
+	if err != nil {
+		return err
+	}
+	back, err := b.undoMove(ctx, op, slot, found)
+	if err != nil || !back {
+		return err
+	}
+	return fsroot.Refuse(operations.Changed, "%s stays: a volume came to own it while this Job was cut off from the file system; the next try decides anew", fsroot.Quote(op.Path))
+}
+
+// undoMove moves a directory back that an owner was using when it was moved late. What is at the path
+// by now is newer, and that owner's as well.
+func (b *Batch) undoMove(ctx context.Context, op operations.Operation, slot string, found ledger.Occupancy) (back bool, err error) {
+	if used, err := b.wasInUse(found, slot); err != nil || !used {
+		return false, err
+	}
+	info, err := b.Data.Inspect(ctx, op.Path)
+	if err != nil || info != nil {
+		return false, err
+	}
+	parent, err := b.Data.Dir(ctx, path.Dir(op.Path))
+	if err != nil {
+		return false, err
+	}
+	if err := b.trash.MoveTo(ctx, "move back "+op.Path, slot, parent, path.Base(op.Path)); err != nil {
+		return false, err
+	}
+	return true, b.trash.DropRecord(ctx, slot)
+}
+
+// wasInUse reports whether the directory that is in a slot was at its path for an entry that is there: that of
+// the volume itself, which began again, or of another one.
+//
+//	entry of another volume             the directory was there for it
+//	Found, or not Made                  yes
+//	restored from this slot             yes, or is on its way there
+//	restored from another slot          yes, if that slot is empty: or its own directory is still in there
+//	any other                           no: it has one made, after this one was moved
+func (b *Batch) wasInUse(found ledger.Occupancy, slot string) (bool, error) {
+	if found.Own != nil && found.Own.State != ledger.StateLeaving {
+		return true, nil
+	}
+	for _, e := range found.All() {
+		if e.Found || !e.Made || e.RestoredFrom == slot {
+			return true, nil
+		}
+		if e.RestoredFrom == "" {
+			continue
+		}
+		if _, err := b.trash.Inspect(e.RestoredFrom); err != nil {
+			return errors.Is(err, fs.ErrNotExist), fsroot.IgnoreMissing(err)
+		}
+	}
+	return false, nil
+}
+
+// resumeUndo goes on for a run that died between a late move and its undoing.
+func (b *Batch) resumeUndo(ctx context.Context, op operations.Operation, found ledger.Occupancy) (back bool, err error) {
+	slot, moved, err := b.trash.SlotFor(ctx, found.Own.Bucket, op, found.Own)
+	if err != nil || !moved {
+		return false, err
+	}
+	return b.undoMove(ctx, op, slot, found)
+}
+
+// resumeUndoOfOthers does so for the cleanups of other owners that leave. Operations on other paths may
+// find the same volume, and so the same slot.
+func (b *Batch) resumeUndoOfOthers(ctx context.Context, op operations.Operation, found ledger.Occupancy) (back bool, err error) {
+	b.undoing.Lock()
+	defer b.undoing.Unlock()
+	for i, e := range found.Others {
+		if e.State != ledger.StateLeaving {
+			continue
+		}
+		op.Owner = e.Owner()
+		others := slices.Delete(slices.Clone(found.Others), i, i+1)
+		back, err = b.resumeUndo(ctx, op, ledger.Occupancy{Own: e, Others: others, Retained: found.Retained})
+		if err != nil || back {
+			return back, err
+		}
+	}
+	return false, nil
+}
+
+// prepareSlot makes the record of what goes to the trash, and gives its slot: before, if it is in the bucket that an
+// earlier run has chosen. The name of the entry says in which bucket the next run finds the directory.
+func (b *Batch) prepareSlot(ctx context.Context, op operations.Operation, own *ledger.Entry, before string) (slot string, err error) {
+	keep, forever, err := operations.ParseKeep(op.Keep)
+	if err != nil {
+		return "", err
+	}
+	now, err := b.System.ServerNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	record := trash.TrashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, Forever: forever}
+	if !forever {
+		record.Due = now.Add(keep)
+	}
+	bucket, err := b.makeBucket(ctx, ledger.BucketFor(record.Due, keep, forever))
+	if err != nil {
+		return "", err
+	}
+	if slot = before; bucket != own.Bucket {
+		if err := b.trash.DropRecord(ctx, before); err != nil {
+			return "", err
+		}
+		if err := b.Ledger.Rename(ctx, op.Path, own, ledger.StateLeaving, bucket); err != nil {
+			return "", err
+		}
+		if slot, _, err = b.trash.SlotFor(ctx, bucket, op, own); err != nil {
+			return "", err
+		}
+	}
+	return slot, b.writeRecord(ctx, op, own, slot, record)
+}
+
+// makeBucket makes a bucket. On a full server, the directory goes to the trash itself instead.
+func (b *Batch) makeBucket(ctx context.Context, bucket string) (string, error) {
+	if bucket == ledger.BucketAtOnce {
+		return bucket, nil
+	}
+	err := b.trash.MakePrivate(ctx, bucket)
+	if fsroot.IsNoSpace(err) {
+		return ledger.BucketAtOnce, nil
+	}
+	return bucket, err
+}
+
+func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.TrashRecord) error {
+	err := b.Tmp.Write(ctx, b.trash.Dir, trash.RecordName(slot), record)
+	if fsroot.IsNoSpace(err) {
+		return b.linkRecord(ctx, op, own, slot, record)
+	}
+	return err
+}
+
+// linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
+// space: only it can free some. The entry's time becomes that when the directory is due.
+func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.TrashRecord) error {
+	d, err := b.Ledger.Tree.Dir(ctx, op.Path)
+	if err != nil {
+		return err
+	}
+	due := record.Due
+	if record.Forever {
+		due = trash.NeverDue()
+	}
+	name := trash.RecordName(slot)
+	if err := b.System.Before(ctx, "link "+b.trash.At(name)); err != nil {
+		return err
+	}
+	if err := d.Chtimes(own.FileName(), due, due); err != nil {
+		return fmt.Errorf("setting the time of the owner %s: %w", own, err)
+	}
+	if err := fsroot.IgnoreMissing(b.trash.Remove(name)); err != nil { // of an earlier run, or an earlier incarnation
+		return fmt.Errorf("removing %s: %w", b.trash.At(name), err)
+	}
+	entryFile := path.Join(path.Base(wellknown.OwnersDirectory), op.Path, own.FileName())
+	if err := b.System.State.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), name)); err != nil {
+		return fmt.Errorf("linking %s: %w", b.trash.At(name), err)
+	}
+	return nil
+}

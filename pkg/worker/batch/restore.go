@@ -1,0 +1,198 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+)
+
+// restore gives the operation's volume a directory of the trash.
+//
+//	own entry   in the trash   at the path   what is done
+//	none        there          nothing       entry, directory moved back, record dropped
+//	own         there          nothing       the rest of that
+//	own         gone           there         record dropped (a run that died at the end)
+func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, error) {
+	found, err := b.Occupancy(ctx, op)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := b.checkRestore(ctx, op, found); err != nil {
+		return Outcome{}, err
+	}
+	if found.Own != nil && found.Own.RestoredFrom != "" && found.Info != nil {
+		return DoneBy(fsroot.Restored, operations.Result{GID: found.Own.GID}), b.dropOrphan(ctx, found.Own.RestoredFrom)
+	}
+	if found.Info != nil {
+		return Outcome{}, fsroot.Refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", fsroot.Quote(op.Path))
+	}
+	record, err := b.findRecord(ctx, op)
+	if err != nil {
+		return Outcome{}, err
+	}
+	now, err := b.System.ServerNow(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	e := ledger.NewEntry(op.Owner, now)
+	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.Slot
+	if err := b.Gids.MoveTo(ctx, e.GID, op); err != nil {
+		return Outcome{}, err
+	}
+	if err := b.Ledger.Write(ctx, op.Path, e); err != nil {
+		return Outcome{}, err
+	}
+	if err := b.cancelCleanup(ctx, op, found); err != nil {
+		return Outcome{}, err
+	}
+	if err := b.moveOut(ctx, op, record.Slot); err != nil {
+		return Outcome{}, b.Withdraw(ctx, op, found, e, err)
+	}
+	return DoneBy(fsroot.Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
+}
+
+func (b *Batch) checkRestore(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {
+	if err := b.CheckNesting(ctx, op); err != nil {
+		return err
+	}
+	if found.Own != nil {
+		if err := CheckName(op, found.Own); err != nil {
+			return err
+		}
+	}
+	if len(found.Others) > 0 {
+		return fsroot.Refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", fsroot.Quote(op.Path), found.Others[0]).Of(found.Others[0].Owner())
+	}
+	return nil
+}
+
+// findRecord finds the directory of a claim in the trash, and refuses that of another cluster or
+// namespace.
+func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash.TrashRecord, error) {
+	record, err := b.findByVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
+	if err == nil && record == nil {
+		record, err = b.findByClaim(ctx, op.RestoreFrom)
+	}
+	claim := operations.Truncate(op.RestoreFrom, 64)
+	switch {
+	case err != nil:
+		return nil, err
+	case record == nil:
+		return nil, fsroot.Refuse(operations.NothingToRestore, "the trash has no directory of a claim with uid %q: it was kept too short, or was not removed, or the uid is another one", claim)
+	case record.Owner.Cluster != op.Cluster:
+		return nil, fsroot.Refuse(operations.OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", claim)
+	case record.Owner.Namespace != op.Namespace:
+		return nil, fsroot.Refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", claim)
+	case record.Owner.IsOfEarlierNamespace(op.Owner) && !op.ShareAcrossNamespaces:
+		return nil, fsroot.Refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", claim, Recreated(op.Namespace))
+	}
+	return record, nil
+}
+
+// findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
+func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.TrashRecord, error) {
+	slots, err := b.slotsOf(ctx, volume)
+	if err != nil {
+		return nil, err
+	}
+	var records []*trash.TrashRecord
+	if err := b.trash.RecordsOf(ctx, slots, func(record *trash.TrashRecord) { records = append(records, record) }); err != nil {
+		return nil, err
+	}
+	return b.newest(records)
+}
+
+// newest is the last of some records whose directory is in the trash: a move may not have been done, and an
+// earlier restore of the batch may have taken the directory.
+func (b *Batch) newest(records []*trash.TrashRecord) (last *trash.TrashRecord, err error) {
+	for _, record := range records {
+		if last != nil && record.Deleted.Before(last.Deleted) {
+			continue
+		}
+		_, err := b.trash.Inspect(record.Slot)
+		if fsroot.IgnoreMissing(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			last = record
+		}
+	}
+	return last, nil
+}
+
+// slotsOf are the slots of a volume when the first restore of the batch began.
+func (b *Batch) slotsOf(ctx context.Context, volume string) ([]string, error) {
+	if b.slots != nil {
+		return b.slots[volume], nil
+	}
+	var err error
+	b.slots, err = b.trash.SlotsByVolume(ctx)
+	return b.slots[volume], err
+}
+
+// findByClaim finds the directory of a claim whose volume is not named after it, as those of the
+// original system. findByVolume has listed the slots before. Their records are read once for a batch:
+// restores come last in it.
+func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.TrashRecord, error) {
+	if b.otherRecords == nil {
+		records := map[string][]*trash.TrashRecord{}
+		var others []string
+		for volume, slots := range b.slots {
+			if !namedAfterClaim.MatchString(volume) {
+				others = append(others, slots...)
+			}
+		}
+		err := b.trash.RecordsOf(ctx, others, func(record *trash.TrashRecord) {
+			uid := record.Owner.ClaimUID
+			records[uid] = append(records[uid], record)
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.otherRecords = records
+	}
+	return b.newest(b.otherRecords[uid])
+}
+
+// namedAfterClaim matches the volumes that are named after the uid of their claim, as all are that this
+// system has made.
+var namedAfterClaim = regexp.MustCompile(`^` + wellknown.VolumePrefix + `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// moveOut moves a directory from the trash to the operation's path.
+func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot string) error {
+	info, err := b.trash.Inspect(slot)
+	if err != nil {
+		return err
+	}
+	if err := fsroot.WantDirectory(info, b.trash.At(slot)); err != nil {
+		return err
+	}
+	parent, err := b.Data.Ensure(ctx, path.Dir(op.Path))
+	if err != nil {
+		return err
+	}
+	if err := b.Lock.Check(); err != nil {
+		return err
+	}
+	err = b.trash.MoveTo(ctx, "restore "+op.Path, slot, parent, path.Base(op.Path))
+	if errors.Is(err, fs.ErrExist) {
+		return fsroot.Replaced(op.Path).Because(err)
+	}
+	return err
+}
+
+// dropOrphan drops a record whose directory is not in the trash any more.
+func (b *Batch) dropOrphan(ctx context.Context, slot string) error {
+	if _, err := b.trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return b.trash.DropRecord(ctx, slot)
+}

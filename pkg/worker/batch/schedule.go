@@ -1,0 +1,176 @@
+package batch
+
+import (
+	"context"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+)
+
+// run does the phases one after the other, the sets of a phase beside each other, and the operations
+// of a set one after the other.
+func (b *Batch) run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) []operations.Result {
+	results := make([]operations.Result, len(ops))
+	var mu sync.Mutex
+	done := 0
+	for _, phase := range Phases(ops) {
+		b.runPhase(ctx, phase, func(i int) {
+			start := time.Now()
+			ended := b.Do(ctx, ops[i])
+			mu.Lock()
+			defer mu.Unlock()
+			results[i] = ended.Result
+			ended.ReportTo(b.System, ops[i], time.Since(start))
+			done++
+			progress(done, len(ops))
+		})
+		b.pruneLedger(ctx, ops, slices.Concat(phase...), results)
+	}
+	return results
+}
+
+// pruneLedger removes what the operations of a phase have left empty in the ledger. Where it cannot, it
+// has them repeated.
+func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, positions []int, results []operations.Result) {
+	for _, p := range b.Ledger.TakeUnpruned() {
+		err := b.Ledger.Prune(ctx, p, "/")
+		if err == nil {
+			continue
+		}
+		b.forget()
+		for _, i := range positions {
+			if areRelated(ops[i].Path, p) && results[i].State == operations.Done {
+				results[i] = fsroot.ResultOf(err)
+				OutcomeOf(err).ReportTo(b.System, ops[i], 0)
+			}
+		}
+	}
+}
+
+// runPhase does all operations even when ctx has ended: each needs its result.
+func (b *Batch) runPhase(ctx context.Context, sets [][]int, do func(i int)) {
+	_ = fsroot.InParallel(context.WithoutCancel(ctx), b.System.Workers, len(sets), func(n int) error {
+		for _, i := range sets[n] {
+			do(i)
+		}
+		return nil
+	})
+}
+
+// kinds are the kinds of operations in the order in which they are done.
+var kinds = [...]operations.Kind{operations.Release, operations.Cleanup, operations.Clone, operations.Setup, operations.Restore}
+
+// ranks gives each operation its place in the order: a path is left before it is taken, and owners that
+// are only remembered go before what they block. Restores may have to search the trash, so setups do
+// not wait for them, but for those of a path that a restore wants too: it needs the path empty, and they
+// join it.
+func ranks(ops []operations.Operation) []int {
+	restored := map[string]bool{}
+	for _, op := range ops {
+		restored[op.Path] = restored[op.Path] || op.Kind == operations.Restore
+	}
+	all := make([]int, len(ops))
+	for i, op := range ops {
+		all[i] = slices.Index(kinds[:], op.Kind)
+		if op.Kind == operations.Setup && restored[op.Path] {
+			all[i] = len(kinds)
+		}
+	}
+	return all
+}
+
+// Phases gives the positions of the operations as sets, by phase. Each kind of operation is a phase,
+// but from the first restore on, all operations are one set of the last one: a restore takes what any
+// operation before it may have put into the trash.
+func Phases(ops []operations.Operation) [][][]int {
+	restore := slices.Index(kinds[:], operations.Restore)
+	byRank := map[int][]int{}
+	for i, rank := range ranks(ops) {
+		byRank[rank] = append(byRank[rank], i)
+	}
+	var all [][][]int
+	for rank := -1; rank < restore; rank++ { // -1 are the operations of unknown kinds, which are refused
+		if positions := byRank[rank]; len(positions) > 0 {
+			all = append(all, independentSets(ops, positions))
+		}
+	}
+	if last := slices.Concat(byRank[restore], byRank[restore+1]); len(last) > 0 {
+		all = append(all, [][]int{last})
+	}
+	return all
+}
+
+// independentSets splits operations of one kind, so that those of different sets use neither the same
+// directory nor the same part of the ledger or the trash. Operations whose paths are equal, or one above
+// the other, are in one set, and so are those of a volume, whose name is that of its slot in the trash.
+// Sets, and the operations in them, stay in the order of the batch.
+func independentSets(ops []operations.Operation, positions []int) [][]int {
+	joined := newJoin(len(positions))
+	byVolume, byPath := map[string]int{}, map[string]int{}
+	for n, i := range positions {
+		joined.under(byVolume, ops[i].Volume, n)
+		joined.under(byPath, ops[i].Path, n)
+	}
+	for n, i := range positions {
+		if operations.CheckPath(ops[i].Path) != nil {
+			continue // it is refused
+		}
+		for above := path.Dir(ops[i].Path); above != "/"; above = path.Dir(above) {
+			if other, ok := byPath[above]; ok {
+				joined.join(n, other)
+			}
+		}
+	}
+	members := map[int][]int{}
+	var sets [][]int
+	for n, i := range positions {
+		first := joined.first(n)
+		members[first] = append(members[first], i)
+	}
+	for n := range positions {
+		if set := members[n]; set != nil {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// join is a partition of the numbers below its length. It has a lower number of the same set for each,
+// or the number itself if that is the lowest.
+type join []int
+
+func newJoin(n int) join {
+	j := make(join, n)
+	for i := range j {
+		j[i] = i
+	}
+	return j
+}
+
+func (j join) first(n int) int {
+	for j[n] != n {
+		n = j[n]
+	}
+	return n
+}
+
+func (j join) join(a, b int) {
+	a, b = j.first(a), j.first(b)
+	j[max(a, b)] = min(a, b)
+}
+
+// under joins n with the number that has the same key.
+func (j join) under(byKey map[string]int, key string, n int) {
+	if other, ok := byKey[key]; ok {
+		j.join(n, other)
+	} else {
+		byKey[key] = n
+	}
+}
+
+// areRelated reports whether two paths are equal, or one is above the other.
+func areRelated(a, b string) bool { return fsroot.IsAtOrBelow(a, b) || fsroot.IsAtOrBelow(b, a) }

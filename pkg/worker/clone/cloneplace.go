@@ -1,0 +1,187 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
+)
+
+// openPlace opens the place of the copy. The time of change of its lock tells how long no run has been there.
+func (c *clone) openPlace(ctx context.Context) error {
+	clones, err := c.System.State.Ensure(ctx, trash.ClonesName)
+	if err != nil {
+		return err
+	}
+	defer clones.Close()
+	if c.place, err = clones.Ensure(ctx, c.op.Volume); err != nil {
+		return err
+	}
+	file, err := c.place.OpenFile(trash.CloneLock, os.O_RDWR|os.O_CREATE, fsroot.PrivateFile)
+	if err != nil {
+		return fmt.Errorf("opening the lock of %s: %w", c.place.Path, err)
+	}
+	c.lock = &fsroot.HeldLock{File: file}
+	return nil
+}
+
+// checkPlace makes sure that the place is this run's, and was not removed meanwhile.
+func (c *clone) checkPlace(ctx context.Context) error {
+	if err := c.lock.Check(); err != nil {
+		return err
+	}
+	own, err := c.place.Inspect(".")
+	if err != nil {
+		return err
+	}
+	clones, err := c.System.State.Enter(ctx, trash.ClonesName)
+	if err != nil {
+		return err
+	}
+	defer clones.Close()
+	there, err := clones.Inspect(c.op.Volume)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, there) {
+		return fsroot.Replaced(c.place.Path)
+	}
+	return err
+}
+
+// begun is when the first run began, by the server's clock.
+func (c *clone) begun(ctx context.Context) (time.Time, error) {
+	data, _, err := c.place.ReadSmall(begunName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.begin(ctx)
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	begun, err := time.Parse(time.RFC3339Nano, string(data))
+	if err != nil { // a run died while it wrote: everything may have changed since
+		return time.Time{}, nil //nolint:nilerr // the zero time says so
+	}
+	return begun, nil
+}
+
+func (c *clone) begin(ctx context.Context) (time.Time, error) {
+	now, err := c.System.ServerNow(ctx)
+	if err == nil {
+		err = c.System.BeforeGrowing(ctx, "begin "+c.place.Path)
+	}
+	if err == nil {
+		err = c.place.CreateWhole(begunName, []byte(now.Format(time.RFC3339Nano)))
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("writing %s: %w", c.place.At(begunName), err)
+	}
+	return now, nil
+}
+
+// openFolder opens a directory in the place of the copy, which it makes if it is missing.
+func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
+	if err := c.place.MakePrivate(ctx, name); err != nil {
+		return nil, err
+	}
+	d, err := c.place.Enter(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Open(".")
+}
+
+func (c *clone) openLinks(ctx context.Context) (*linkTable, error) {
+	d, err := c.openFolder(ctx, linksName)
+	if err != nil {
+		return nil, err
+	}
+	return &linkTable{dir: d}, nil
+}
+
+// empty removes what is in directories of the place, as a sweep does, at the pace of the copying: the names that
+// the copy's files have beside their own, and what was part of the copy before.
+func (c *clone) empty(ctx context.Context, copying *Copying, names ...string) error {
+	for _, name := range names {
+		if err := c.lock.Check(); err != nil {
+			return err
+		}
+		d, err := c.place.Enter(ctx, name)
+		if err != nil {
+			return err
+		}
+		r := treewalk.NewRemoval(c.System, d, treewalk.NoMore, treewalk.Options{Workers: copying.workers})
+		r.Request = func() { copying.Request(ctx, 1) }
+		_, err = r.Run(ctx)
+		d.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave removes the place. Its lock is closed first: over NFS an open file is not removed, but gets a name
+// that starts with .nfs, and the directory is not empty. Whoever waited for the lock finds the place gone.
+func (c *clone) leave(ctx context.Context) (note string, err error) {
+	_ = c.lock.Close() // nothing was written to it
+	c.lock = nil
+	return dropPlace(ctx, c.System, c.op.Volume)
+}
+
+// dropPlace removes the place of a copy that was published. What cannot be removed, such as the .nfs… name of a file
+// that another run has open, goes with its place to where sweeps remove everything. The volume is complete, so what
+// is left there is a note.
+func dropPlace(ctx context.Context, f *fsroot.FileSystem, volume string) (note string, err error) {
+	err = removePlace(ctx, f, volume)
+	if err != nil && !fsroot.IsStop(err) {
+		err = stagePlace(ctx, f, volume)
+	}
+	if err == nil || fsroot.IsStop(err) {
+		return "", err
+	}
+	return fmt.Sprintf("; what the copying has left in %s stays for 30 days: %v", wellknown.StateDirectory, err), nil
+}
+
+func removePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error {
+	clones, err := f.State.Enter(ctx, trash.ClonesName)
+	if err != nil {
+		return fsroot.IgnoreMissing(err)
+	}
+	defer clones.Close()
+	place, err := clones.Enter(ctx, volume)
+	if err != nil {
+		return fsroot.IgnoreMissing(err)
+	}
+	defer place.Close()
+	for _, name := range []string{linksName, removedName, begunName, trash.CloneLock} {
+		if err := place.RemoveEntry(ctx, name); err != nil {
+			return err
+		}
+	}
+	return clones.RemoveEntry(ctx, volume)
+}
+
+func stagePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error {
+	t, err := trash.OpenTrash(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	staging, err := t.Ensure(ctx, trash.StagingName)
+	if err != nil {
+		return err
+	}
+	defer staging.Close()
+	clones, err := f.State.Enter(ctx, trash.ClonesName)
+	if err != nil {
+		return err
+	}
+	defer clones.Close()
+	return clones.MoveTo(ctx, "discard "+clones.At(volume), volume, staging, fsroot.Unique("clone"))
+}

@@ -1,0 +1,272 @@
+package clone
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
+)
+
+// Copying copies the content of one directory into another, many entries at once: over NFS each is some ten
+// round trips, and the kernel lets only one process at a time into a directory that it changes.
+//
+// Tenants may change the source meanwhile, and may have made it of any width and depth. It is walked through
+// handles, so nothing outside of it is reached. Directories are read in pieces, and each is walked by the
+// goroutine that has found it, unless another one is free: what is held in memory is bounded by their depth.
+//
+// What is replaced while it is copied is copied anew, and what is replaced all the time is left out; nothing is in
+// the copy that is cut. Any other error ends the run, and the next one goes on: what is complete stays, and what
+// the source no longer has is removed.
+type Copying struct {
+	*treewalk.Walkers           // beside the goroutine that runs it
+	begun             time.Time // when the first run of this clone began, by the server's clock
+	started           time.Time // when this one did
+	workers           int       // how many goroutines there may be
+	links             *linkTable
+	removed           *os.File         // the directory of what is no part of the copy any more
+	lock              *fsroot.HeldLock // of the place; checked before anything there is changed
+	buffers           sync.Pool
+	cancel            context.CancelCauseFunc
+
+	found, copied, bytes atomic.Int64
+	Unflushed            atomic.Int64 // bytes that are perhaps in the memory of this node only
+	devices, changed     atomic.Int64 // entries that were left out; files that changed all the time
+	noXattrs             atomic.Bool
+
+	mu       sync.Mutex
+	leftOut  int      // entries that were replaced all the time; guarded by mu
+	examples []string // the first of them; guarded by mu
+}
+
+const (
+	// DefaultCloneWorkers hide the round trips of an NFS server from each other.
+	DefaultCloneWorkers = 64
+	// MaxCloneDepth bounds the open handles: two for each directory that a goroutine is in.
+	MaxCloneDepth = 1024
+	// DefaultCloneRate is how many requests begin in a second. Four in ten of them write, so that the clones
+	// that may run on a file system together need about the 7,000 writes of EFS in its slowest mode.
+	DefaultCloneRate = 5000
+	// placedAtOnce is how many entries of a directory have begun and are not created yet. Only one is created
+	// at a time; more than one that is being inspected meanwhile would only keep a goroutine from other
+	// directories.
+	placedAtOnce = 3
+	// CopiedPiece is how many names of a directory are read at once.
+	CopiedPiece = 256
+	BufferBytes = 128 << 10
+)
+
+// errReplaced is that of an entry of the source that was removed or replaced while it was copied.
+var errReplaced = errors.New("it was replaced while it was copied")
+
+// ofSource makes errReplaced of an error of the source that says so. The same errors of the copy, which only this
+// run changes, end the run.
+func ofSource(err error) error {
+	for _, replaced := range []error{
+		fs.ErrNotExist, syscall.ESTALE, // gone, by this client or another one
+		syscall.ELOOP, syscall.ENOTDIR, syscall.ENXIO, // a link, a file, a socket is there
+	} {
+		if errors.Is(err, replaced) {
+			return errReplaced
+		}
+	}
+	return err
+}
+
+// NewCopying prepares a copying, which Run begins.
+func NewCopying(f *fsroot.FileSystem, begun time.Time, links *linkTable, removed *os.File, o Options) *Copying {
+	c := &Copying{
+		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, DefaultCloneWorkers)-1, cmp.Or(o.Rate, DefaultCloneRate)),
+		workers: cmp.Or(o.Workers, DefaultCloneWorkers), begun: begun, links: links, removed: removed,
+	}
+	c.buffers.New = func() any {
+		buffer := make([]byte, BufferBytes)
+		return &buffer
+	}
+	return c
+}
+
+func (c *Copying) progress() operations.CloneProgress {
+	files := c.copied.Load() // before what was found, which is never less
+	return operations.CloneProgress{Files: files, Found: c.found.Load(), Bytes: c.bytes.Load()}
+}
+
+// run copies what is in from into to, and closes both. The copy is cut if the source itself was replaced.
+func (c *Copying) run(job context.Context, from, to *os.File) (cut bool, err error) {
+	ctx, cancel := context.WithCancelCause(job)
+	defer cancel(nil)
+	c.cancel = cancel
+	top := &folder{from: from, to: to}
+	if err := fsroot.Fstat(from, &top.is); err != nil {
+		return false, fmt.Errorf("inspecting the source: %w", errors.Join(err, from.Close(), to.Close()))
+	}
+	top.users.Add(1)
+	c.found.Add(1)
+	c.directory(ctx, top, true)
+	c.Wait()
+	if job.Err() != nil {
+		return false, &fsroot.StopError{Cause: context.Cause(job)}
+	}
+	return top.cut.Load(), context.Cause(ctx)
+}
+
+// fail ends the run.
+func (c *Copying) fail(d *folder, name string, err error) {
+	switch {
+	case err == nil:
+	case fsroot.IsStop(err):
+		c.cancel(err)
+	default:
+		c.cancel(fmt.Errorf("copying %s: %w", fsroot.Quote(d.at(name)), err))
+	}
+}
+
+// namedAtMost is how many entries that were left out are named in the event.
+const namedAtMost = 5
+
+// leaveOut notes an entry that was replaced whenever it was copied.
+func (c *Copying) leaveOut(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leftOut++; len(c.examples) < namedAtMost {
+		c.examples = append(c.examples, fsroot.Quote(name))
+	}
+}
+
+// directory copies what is in a directory. An old copy may have what the directory no longer has.
+func (c *Copying) directory(ctx context.Context, d *folder, isOld bool) {
+	defer c.leave(ctx, d)
+	if isOld {
+		c.fail(d, "", c.removeExtra(ctx, d, false))
+	}
+	for ctx.Err() == nil {
+		names, err := c.list(d)
+		c.found.Add(int64(len(names)))
+		for _, name := range c.entries(ctx, d, names) {
+			if ctx.Err() == nil {
+				c.below(ctx, d, name, 0)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if isOld {
+				c.fail(d, "", c.removeExtra(ctx, d, true))
+			}
+			return
+		case errors.Is(err, errReplaced):
+			d.cut.Store(true)
+			return
+		case err != nil:
+			c.fail(d, "", err)
+			return
+		}
+	}
+}
+
+// list reads the next names of a directory.
+func (c *Copying) list(d *folder) (names []string, err error) {
+	if err := c.System.Hook(c.System.Source, "list "+d.at(".")); err != nil {
+		return nil, ofSource(err)
+	}
+	names, err = d.from.Readdirnames(CopiedPiece)
+	return slices.DeleteFunc(names, isRemovedWhileOpen), ofSource(err)
+}
+
+// isRemovedWhileOpen reports whether a name is what a Linux NFS client gives to a file that is removed while a
+// program has it open: .nfs, and 24 digits.
+func isRemovedWhileOpen(name string) bool {
+	digits, ok := strings.CutPrefix(name, ".nfs")
+	return ok && len(digits) == 24 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// entries copies entries of a directory, and gives the names of those that are directories. They are begun as
+// fast as the directory lets them be created: so small files take few goroutines, and large ones many.
+func (c *Copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
+	var mu sync.Mutex
+	var working sync.WaitGroup
+	placing := make(chan struct{}, placedAtOnce)
+	for _, name := range names {
+		placing <- struct{}{}
+		working.Add(1)
+		work := func() {
+			defer working.Done()
+			placed := sync.OnceFunc(func() { <-placing })
+			defer placed()
+			if ctx.Err() == nil && c.entry(ctx, d, name, placed) {
+				mu.Lock()
+				defer mu.Unlock()
+				below = append(below, name)
+			}
+		}
+		if !c.Try(work) {
+			work()
+		}
+	}
+	working.Wait()
+	return below
+}
+
+// entry copies an entry that is no directory, and once more when it is replaced meanwhile. What is gone is not in
+// the copy, nor is what was replaced all the time. It calls placed when the copy of a file is created.
+func (c *Copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
+	there, err := true, errReplaced
+	for try := 0; try < changeTries && errors.Is(err, errReplaced); try++ {
+		c.Request(ctx, 2)
+		var is unix.Stat_t
+		if err = c.lock.Check(); err != nil {
+			break
+		}
+		if there, err = d.inspect(name, &is); !there {
+			break
+		}
+		if is.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return true
+		}
+		err = c.copy(ctx, d, name, &is, placed)
+	}
+	if there && err == nil {
+		c.copied.Add(1)
+		return false
+	}
+	c.found.Add(-1)
+	if errors.Is(err, errReplaced) {
+		c.leaveOut(d.at(name))
+		err = nil
+	}
+	if err == nil { // an earlier run may have copied it, whole or in part
+		err = c.remove(ctx, d, name)
+	}
+	c.fail(d, name, err)
+	return false
+}
+
+// copy copies an entry that is as the caller has found it, if it still is.
+func (c *Copying) copy(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
+	switch kind := is.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG && is.Nlink > 1:
+		return c.linked(ctx, d, name, is)
+	case kind == unix.S_IFREG:
+		return c.file(ctx, d, name, is, placed)
+	case kind == unix.S_IFLNK:
+		return c.symlink(ctx, d, name, is)
+	case kind == unix.S_IFIFO, kind == unix.S_IFSOCK:
+		return c.node(ctx, d, name, is)
+	default:
+		c.devices.Add(1)
+		return c.remove(ctx, d, name)
+	}
+}

@@ -1,0 +1,145 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+)
+
+// linked copies a regular file with several names. Its first copy has a name in the directory of links, too, by
+// the number of the file, until the clone is published: so the other names find it, also in a later run.
+func (c *Copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	shard, err := c.links.shard(is.Ino)
+	if err != nil {
+		return err
+	}
+	lock := c.links.lock(is.Ino)
+	lock.Lock()
+	defer lock.Unlock()
+	if err := c.lock.Check(); err != nil { // another name may have taken long
+		return err
+	}
+	number := linkName(is.Ino)
+	var first, own unix.Stat_t
+	err = fsroot.StatAt(shard, number, &first)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.firstLink(ctx, d, name, is)
+	}
+	if err == nil && !c.isComplete(&first, is) {
+		err = c.refill(ctx, d, name, is, shard)
+	}
+	if err != nil {
+		return err
+	}
+	if fsroot.StatAt(d.to, name, &own) == nil && own.Ino == first.Ino {
+		return nil
+	}
+	if err := c.System.BeforeGrowing(ctx, "link "+d.at(name)); err != nil {
+		return err
+	}
+	if err := c.remove(ctx, d, name); err != nil {
+		return err
+	}
+	err = fsroot.LinkAt(shard, number, d.to, name)
+	if errors.Is(err, syscall.EMLINK) { // the last name that the server allows is that among the links
+		return fsroot.IgnoringEINTR(func() error { return unix.Renameat(int(shard.Fd()), number, int(d.to.Fd()), name) })
+	}
+	return err
+}
+
+func (c *Copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	if err := c.file(ctx, d, name, is, func() {}); err != nil {
+		return err
+	}
+	err := c.System.BeforeGrowing(ctx, "note the links of "+d.at(name))
+	if err == nil {
+		err = c.links.add(d, name, is.Ino)
+	}
+	if errors.Is(err, syscall.EMLINK) { // an earlier run has copied all names that the server allows, see linked
+		return nil
+	}
+	return err
+}
+
+// refill copies a file again, which has changed since this run or an earlier one has copied it, into the copy
+// that may have several names already. If the file is gone before that is done, all of them have a part of it, so
+// the run ends, and the next one finds that what has those names in the source is another file.
+func (c *Copying) refill(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
+	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
+		return err
+	}
+	from, now, err := c.openRegular(ctx, d, name, is)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	c.Request(ctx, 1)
+	to, err := fsroot.OpenAt(shard, linkName(is.Ino), unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(c.fill(ctx, d.at(name), from, to, now), to.Close())
+	if errors.Is(err, errReplaced) {
+		return fsroot.Replaced(d.at(name))
+	}
+	return err
+}
+
+// linkTable is the directory that has a name for each file with several, see copying.linked.
+type linkTable struct {
+	dir   *os.File
+	locks [64]sync.Mutex // by the number of the file
+
+	mu     sync.Mutex
+	shards [16]*os.File // guarded by mu; nil until used
+}
+
+// shard is the directory that has the name of a file: several, so that they can be changed side by side.
+func (t *linkTable) shard(inode uint64) (*os.File, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := inode % uint64(len(t.shards))
+	if t.shards[n] != nil {
+		return t.shards[n], nil
+	}
+	name := linkName(n)
+	err := fsroot.IgnoringEINTR(func() error { return unix.Mkdirat(int(t.dir.Fd()), name, fsroot.PrivateDirectory) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	t.shards[n], err = fsroot.OpenAt(t.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	return t.shards[n], err
+}
+
+// add gives a copy its name among the links, which a large one has since it was begun.
+func (t *linkTable) add(d *folder, name string, inode uint64) error {
+	shard, err := t.shard(inode)
+	if err == nil {
+		err = fsroot.LinkAt(d.to, name, shard, linkName(inode))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func (t *linkTable) lock(inode uint64) *sync.Mutex { return &t.locks[inode%uint64(len(t.locks))] }
+
+func (t *linkTable) close() {
+	for _, shard := range t.shards {
+		if shard != nil {
+			_ = shard.Close()
+		}
+	}
+	_ = t.dir.Close()
+}
+
+func linkName(inode uint64) string { return fmt.Sprintf("%x", inode) }

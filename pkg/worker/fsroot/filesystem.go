@@ -1,0 +1,231 @@
+package fsroot
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Options identify the expected file system.
+type Options struct {
+	// FileSystemID is the file system that must be mounted.
+	FileSystemID string
+	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
+	Aliases []string
+	// Ended, if not nil, is called when an operation of a batch has ended, one call at a time.
+	Ended func(Ended)
+	// Workers is how many operations of a batch are done at once; 0 is DefaultWorkers.
+	Workers int
+	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
+	// marker of a file system without one.
+	ReadOnly bool
+}
+
+// FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
+// after the other; other processes, on other nodes, may have it open as well.
+type FileSystem struct {
+	Root    *Dir        // of the file system
+	State   *Dir        // wellknown.StateDirectory; nil if there is none, and none may be made
+	OnEnd   func(Ended) // may be nil
+	Workers int
+
+	timeMu       sync.Mutex
+	serverAnswer time.Time // of the server that was asked for its time; zero until then; guarded by timeMu
+	askedAt      time.Time // when that was, by this process's monotonic clock; guarded by timeMu
+
+	// Hooks of tests, nil in production. step is called before every change and before directories and
+	// records are read; its error stops the batch or the sweep there. space is called before
+	// every step that needs space on the server, and its error stands for the server's answer. lost is
+	// called after every rename between two directories, and its error stands for an answer that never
+	// came. serverTime replaces the clock of the server.
+	Step       func(name string) error
+	stepMu     sync.Mutex // held during the hooks, which need not be safe for concurrent use
+	Space      func(name string) error
+	Lost       func(name string) error
+	ServerTime func() time.Time
+	// source is called before a clone lists or reads its source, and its error stands for the server's answer.
+	Source func(name string) error
+	// request is called before n requests of a survey, a clone or a removal, by several goroutines at once.
+	Request func(n int)
+}
+
+// Open opens the file system mounted on dir and makes sure that it is the right one. A file
+// system without a marker gets one; on one with another marker nothing is touched.
+func Open(ctx context.Context, dir string, options Options) (*FileSystem, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the file system: %w", err)
+	}
+	return OpenRoot(ctx, root, options, nil)
+}
+
+// OpenRoot opens a file system by its root; step is a hook of tests.
+func OpenRoot(ctx context.Context, root *os.Root, options Options, step func(string) error) (*FileSystem, error) {
+	f := &FileSystem{OnEnd: options.Ended, Workers: cmp.Or(options.Workers, DefaultWorkers), Step: step}
+	f.Root = &Dir{Root: root, System: f, Path: "/"}
+	if err := f.identify(ctx, options); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close releases the handles of the file system.
+func (f *FileSystem) Close() {
+	f.State.Close()
+	f.Root.Close()
+}
+
+// identify opens the state directory of the right file system. On the wrong one it changes nothing.
+func (f *FileSystem) identify(ctx context.Context, options Options) (err error) {
+	expected := append([]string{options.FileSystemID}, options.Aliases...)
+	for _, id := range expected {
+		if err := operations.CheckIdentity(id); err != nil || id != strings.TrimSpace(id) {
+			return fmt.Errorf("the file system id %q cannot be one", operations.Truncate(id, 64))
+		}
+	}
+	f.State, err = f.openState(ctx, options)
+	if err != nil || f.State == nil {
+		return err
+	}
+	name := path.Base(wellknown.FileSystemIDFile)
+	marker, _, err := f.State.ReadSmall(name)
+	if errors.Is(err, fs.ErrNotExist) && !options.ReadOnly {
+		if err := f.mark(ctx, name, options.FileSystemID); err != nil {
+			return fmt.Errorf("marking the file system as %s: %w", options.FileSystemID, err)
+		}
+		marker, _, err = f.State.ReadSmall(name) // another first user may have been faster
+	}
+	if err != nil {
+		return err
+	}
+	if found := strings.TrimSpace(string(marker)); !slices.Contains(expected, found) {
+		found = operations.Truncate(found, 64)
+		return Refuse(operations.WrongFileSystem, "this is the file system %q, not %s; nothing was touched. If it is a restored or replicated copy, say so with --file-system-aliases %s=%s",
+			found, options.FileSystemID, options.FileSystemID, found)
+	}
+	return nil
+}
+
+// openState makes the state directory if it is missing, and may be.
+func (f *FileSystem) openState(ctx context.Context, options Options) (*Dir, error) {
+	name := path.Base(wellknown.StateDirectory)
+	if !options.ReadOnly {
+		return f.Root.Ensure(ctx, name)
+	}
+	state, err := f.Root.Enter(ctx, name)
+	return state, IgnoreMissing(err)
+}
+
+// mark writes the marker unless there is one: a link, unlike a rename, replaces nothing, so
+// that of two first users one wins and both agree.
+func (f *FileSystem) mark(ctx context.Context, name, id string) error {
+	half := Unique(name)
+	if err := f.Before(ctx, "write "+f.State.At(name)); err != nil {
+		return err
+	}
+	if err := f.State.CreateWhole(half, []byte(id+"\n")); err != nil {
+		return err
+	}
+	err := f.Before(ctx, "place "+f.State.At(name))
+	if err == nil {
+		err = f.State.Link(half, name)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, f.State.Remove(half))
+}
+
+// Before is where a batch or a sweep can stop: between two steps, never inside one.
+func (f *FileSystem) Before(ctx context.Context, step string) error {
+	if ctx.Err() != nil {
+		return &StopError{Cause: context.Cause(ctx)}
+	}
+	if err := f.Hook(f.Step, step); err != nil {
+		return &StopError{Cause: err}
+	}
+	return nil
+}
+
+// Hook calls a hook of tests, one at a time.
+func (f *FileSystem) Hook(hook func(step string) error, step string) error {
+	if hook == nil {
+		return nil
+	}
+	f.stepMu.Lock()
+	defer f.stepMu.Unlock()
+	return hook(step)
+}
+
+// HookRequest tells a test of n requests.
+func (f *FileSystem) HookRequest(n int) {
+	if f.Request != nil {
+		f.Request(n)
+	}
+}
+
+// BeforeGrowing is before, for a step that needs space on the server.
+func (f *FileSystem) BeforeGrowing(ctx context.Context, step string) error {
+	err := f.Before(ctx, step)
+	if err == nil {
+		err = f.Hook(f.Space, step)
+	}
+	return err
+}
+
+// ServerNow is the time of the file server. It alone decides what was kept long enough in the trash, and which
+// of two owners came later:
+// the clocks of the nodes and of the manager may be wrong, and several clusters may share a file
+// system. The server is asked once.
+func (f *FileSystem) ServerNow(ctx context.Context) (time.Time, error) {
+	if f.ServerTime != nil {
+		return f.ServerTime(), nil
+	}
+	f.timeMu.Lock()
+	defer f.timeMu.Unlock()
+	if f.serverAnswer.IsZero() {
+		now, err := f.AskTime(ctx)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("asking the file server for its time, as that of %s: %w", f.State.Path, err)
+		}
+		f.serverAnswer, f.askedAt = now, time.Now()
+	}
+	return f.serverAnswer.Add(time.Since(f.askedAt)).UTC(), nil
+}
+
+// AskTime sets the times of the state directory to now, and reads them back. That needs no space on
+// the server. The request carries no time (NFSv4: SET_TO_SERVER_TIME4), so the server takes its own.
+func (f *FileSystem) AskTime(ctx context.Context) (time.Time, error) {
+	if err := f.Before(ctx, "ask the server for its time"); err != nil {
+		return time.Time{}, err
+	}
+	state, err := f.State.Open(".")
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer state.Close()
+	if err := touch(state); err != nil {
+		return time.Time{}, err
+	}
+	info, err := state.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// Unique names something that is on its way to its place.
+func Unique(what string) string { return what + "-" + rand.Text() }

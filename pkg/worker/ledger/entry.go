@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+)
+
+// Entry is a file of the ledger: one volume's ownership of one path.
+type Entry struct {
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	// NamespaceUID distinguishes a namespace from an earlier one of the same name. Entries of earlier
+	// versions have neither this nor Class.
+	NamespaceUID string `json:"namespaceUID,omitempty"`
+	Class        string `json:"class,omitempty"`
+	Claim        string `json:"claim"`
+	ClaimUID     string `json:"claimUID"`
+	GID          int    `json:"gid,omitempty"`  // the directory's, when it has one of its own
+	Made         bool   `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
+	// Found says that the directory was at the path when the volume became an owner of it. Entries of earlier
+	// versions lack it; those without Made were found, too.
+	Found bool      `json:"found,omitempty"`
+	When  time.Time `json:"when"` // distinguishes incarnations of the volume
+	// RestoredFrom is the slot of the trash where the directory was.
+	RestoredFrom string `json:"restoredFrom,omitempty"`
+	// TakenFrom is the cluster from which an administrator has taken the volume over.
+	TakenFrom string `json:"takenFrom,omitempty"`
+
+	Volume  string                     `json:"-"` // from the file's name
+	State   EntryState                 `json:"-"` // likewise
+	Bucket  string                     `json:"-"` // likewise; of the trash, for the directory of an owner that leaves
+	Unknown map[string]json.RawMessage `json:"-"` // fields of a later version, which are written again
+}
+
+// EntryState ends the name of an entry's file; "" is an owner. In this order the entries of a path are
+// listed.
+type EntryState string
+
+const (
+	StateLeaving  EntryState = wellknown.LeavingSuffix  // an owner whose cleanup has begun
+	StateRetained EntryState = wellknown.RetainedSuffix // no owner any more: its volume is gone, and its data stays
+)
+
+// NewEntry makes the entry of an owner.
+func NewEntry(owner operations.Owner, when time.Time) *Entry {
+	return &Entry{
+		Cluster: owner.Cluster, Namespace: owner.Namespace, NamespaceUID: owner.NamespaceUID, Class: owner.Class,
+		Claim: owner.Claim, ClaimUID: owner.ClaimUID,
+		When: when.UTC().Round(0), Volume: owner.Volume,
+	}
+}
+
+// Owner is the entry's owner, without the fields that entries of earlier versions lack.
+func (e *Entry) Owner() operations.Owner {
+	return operations.Owner{Volume: e.Volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
+}
+
+// IsOf reports whether the entry was made for this claim. The volume's name alone proves nothing:
+// clusters give the same names.
+func (e *Entry) IsOf(owner operations.Owner) bool {
+	return e.Volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
+}
+
+// IsTakenBy reports whether the operation takes the entry over.
+func (e *Entry) IsTakenBy(op operations.Operation) bool {
+	return op.TakeOver != "" && e.Cluster == op.TakeOver && e.Volume == op.Volume && e.ClaimUID == op.ClaimUID
+}
+
+// String names the volume and its claim.
+func (e *Entry) String() string {
+	return fmt.Sprintf("volume %s (claim %s/%s of cluster %s)",
+		operations.Truncate(e.Volume, 255), operations.Truncate(e.Namespace, 63), operations.Truncate(e.Claim, 255), operations.Truncate(e.Cluster, 64))
+}
+
+// Relation says, in a message about a path, what the entry means for it.
+func (e *Entry) Relation() string {
+	if e.State == StateRetained {
+		return "has the retained data of " + e.String()
+	}
+	return "belongs to " + e.String()
+}
+
+// FileName is the entry's in its path's directory of the ledger.
+func (e *Entry) FileName() string {
+	name := wellknown.OwnerPrefix + e.Volume + string(e.State)
+	if e.Bucket != BucketAtOnce {
+		name += IncarnationMark + e.Bucket
+	}
+	return name
+}
+
+// ParseEntry reads the file of an entry.
+func ParseEntry(fileName string, data []byte) (*Entry, error) {
+	e := &Entry{}
+	if err := json.Unmarshal(data, e); err != nil {
+		return nil, err
+	}
+	e.Volume = strings.TrimPrefix(fileName, wellknown.OwnerPrefix)
+	if name, bucket, ok := strings.Cut(e.Volume, IncarnationMark); ok && IsBucket(bucket) && bucket != BucketAtOnce {
+		e.Volume, e.Bucket = name, bucket
+	}
+	for _, state := range []EntryState{StateRetained, StateLeaving} {
+		if volume, ok := strings.CutSuffix(e.Volume, string(state)); ok {
+			e.Volume, e.State = volume, state
+			break
+		}
+	}
+	return e, nil
+}
+
+type plainEntry Entry
+
+// UnmarshalJSON keeps what this version does not know.
+func (e *Entry) UnmarshalJSON(data []byte) error {
+	var known plainEntry
+	if err := json.Unmarshal(data, &known); err != nil {
+		return err
+	}
+	if known.Cluster == "" || known.GID < 0 || known.GID > operations.MaxID {
+		return errors.New("it does not say who the owner is")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "when", "restoredFrom", "takenFrom"} {
+		delete(fields, name)
+	}
+	known.Unknown = fields
+	*e = Entry(known)
+	return nil
+}
+
+// MarshalJSON writes the unknown fields beside the known ones.
+func (e *Entry) MarshalJSON() ([]byte, error) {
+	known, err := fsroot.Encode((*plainEntry)(e))
+	if err != nil || len(e.Unknown) == 0 {
+		return known, err
+	}
+	fields := maps.Clone(e.Unknown)
+	if err := json.Unmarshal(known, &fields); err != nil {
+		return nil, err
+	}
+	return fsroot.Encode(fields)
+}
+
+// IsOfEarlierNamespace reports that the namespace of the entry was deleted, and another one made with
+// its name. Clusters give the same names, with uids of their own.
+func (e *Entry) IsOfEarlierNamespace(owner operations.Owner) bool {
+	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
+		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
+}

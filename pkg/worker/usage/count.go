@@ -1,0 +1,265 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+)
+
+// VolumeCount counts one volume. Directories are read in pieces, and each is walked by the goroutine that has found
+// it, unless another one is free: so what is held in memory is bounded by their depth, however many entries
+// they have.
+type VolumeCount struct {
+	Survey *SurveyRun
+	path   string
+	done   chan struct{} // closed when the numbers are final
+	walked sync.WaitGroup
+
+	mu         sync.Mutex
+	sum        tally  // guarded by mu
+	Incomplete string // guarded by mu; the first reason
+}
+
+// tally is a sum of files. Of a file with n links each counts one nth: together they are the file, without
+// remembering which were seen. A file that several volumes link is divided among them.
+type tally struct {
+	bytes, files             int64
+	linkedBytes, linkedFiles float64
+}
+
+func (t *tally) add(info fs.FileInfo) {
+	stat := fsroot.StatOf(info)
+	bytes := stat.Blocks * fsroot.BlockSize
+	if links := float64(stat.Nlink); links > 1 && !info.IsDir() {
+		t.linkedBytes += float64(bytes) / links
+		t.linkedFiles += 1 / links
+		return
+	}
+	t.bytes += bytes
+	t.files++
+}
+
+func (c *VolumeCount) usage() operations.Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return operations.Usage{
+		Path:       c.path,
+		Bytes:      c.sum.bytes + int64(math.Round(c.sum.linkedBytes)),
+		Files:      c.sum.files + int64(math.Round(c.sum.linkedFiles)),
+		Incomplete: c.Incomplete,
+	}
+}
+
+func (c *VolumeCount) add(sum tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sum.bytes += sum.bytes
+	c.sum.files += sum.files
+	c.sum.linkedBytes += sum.linkedBytes
+	c.sum.linkedFiles += sum.linkedFiles
+}
+
+// Fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
+// does not answer, the survey ends: no other volume could be counted.
+func (c *VolumeCount) Fail(err error) {
+	if fsroot.IsGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+		return
+	}
+	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ETIMEDOUT) {
+		c.Survey.Cancel(err)
+	}
+	c.lack(err.Error())
+}
+
+func (c *VolumeCount) lack(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Incomplete == "" {
+		c.Incomplete = reason
+	}
+}
+
+// run counts the volume, as far as its time allows.
+func (c *VolumeCount) run(all context.Context) {
+	ctx, cancel := context.WithTimeout(all, c.Survey.options.VolumeTime)
+	c.walked.Add(1)
+	defer c.walked.Done()
+	go func() {
+		defer cancel()
+		defer close(c.done)
+		c.walked.Wait()
+		if ctx.Err() != nil {
+			c.lack("counting it took longer than " + c.Survey.options.VolumeTime.String())
+		}
+	}()
+	d, err := c.open(ctx)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.directory(ctx, d, 0)
+}
+
+// open opens the volume's directory. A symbolic link on the way is refused.
+func (c *VolumeCount) open(ctx context.Context) (*os.Root, error) {
+	at := c.Survey.System.Root
+	for name := range strings.SplitSeq(c.path[1:], "/") {
+		c.Survey.Request(ctx, 3)
+		next, err := at.Enter(ctx, name)
+		if at != c.Survey.System.Root {
+			at.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		at = next
+	}
+	info, err := at.Inspect(".")
+	if err != nil {
+		at.Close()
+		return nil, err
+	}
+	var own tally
+	own.add(info)
+	c.add(own)
+	return at.Root, nil
+}
+
+// MaxCountDepth is how deep below a volume's directory files are counted. A volume that is deeper is reported
+// as incomplete. Paths that programs can use, of 4096 bytes, rarely have so many directories.
+const MaxCountDepth = 128
+
+// PieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
+// less where the pieces of many directories above are held. With all workers in directories of maxCountDepth,
+// full of directories with the longest names, they take less than 48 MiB.
+func PieceAt(depth int) int {
+	if depth < 8 {
+		return 32 << 10
+	}
+	return 4 << 10
+}
+
+// directory counts what is in a directory, and closes it.
+func (c *VolumeCount) directory(ctx context.Context, root *os.Root, depth int) {
+	d := &sharedRoot{Root: root}
+	d.users.Add(1)
+	defer d.leave()
+	c.Survey.Request(ctx, 1)
+	list, err := d.Open(".")
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	defer list.Close()
+	for ctx.Err() == nil {
+		var names []string
+		c.Survey.MayRequest(ctx, func() { names, err = fsroot.ReadNames(list, PieceAt(depth)) })
+		below := c.entries(ctx, d, names)
+		if depth == MaxCountDepth && len(below) > 0 {
+			c.lack("it has directories that are nested too deep to be counted")
+			below = nil
+		}
+		for _, name := range below {
+			if ctx.Err() == nil {
+				c.below(ctx, d, name, depth+1)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+	}
+}
+
+// atOnce is how many entries one goroutine inspects before it begins others.
+const atOnce = 16
+
+// entries counts entries of a directory, and gives the names of those that are directories.
+func (c *VolumeCount) entries(ctx context.Context, d *sharedRoot, names []string) (below []string) {
+	var mu sync.Mutex
+	var inspecting sync.WaitGroup
+	for some := range slices.Chunk(names, atOnce) {
+		inspecting.Add(1)
+		inspect := func() {
+			defer inspecting.Done()
+			directories := c.inspect(ctx, d, some)
+			mu.Lock()
+			defer mu.Unlock()
+			below = append(below, directories...)
+		}
+		if !c.Survey.Try(inspect) {
+			inspect()
+		}
+	}
+	inspecting.Wait()
+	return below
+}
+
+func (c *VolumeCount) inspect(ctx context.Context, d *sharedRoot, names []string) (below []string) {
+	var sum tally
+	for _, name := range names {
+		if ctx.Err() != nil {
+			break
+		}
+		var info os.FileInfo
+		var err error
+		c.Survey.MayRequest(ctx, func() { info, err = d.Lstat(name) })
+		if err != nil {
+			c.Fail(err)
+			continue
+		}
+		sum.add(info)
+		if info.IsDir() {
+			below = append(below, name)
+		}
+	}
+	c.add(sum)
+	return below
+}
+
+// below counts a directory in another one, here or in a free goroutine.
+func (c *VolumeCount) below(ctx context.Context, parent *sharedRoot, name string, depth int) {
+	parent.users.Add(1)
+	c.walked.Add(1)
+	walk := func() {
+		defer c.walked.Done()
+		c.Survey.Request(ctx, 1)
+		// A link that has replaced the directory leads nowhere but into the parent: os.Root holds that.
+		root, err := parent.OpenRoot(name)
+		parent.leave()
+		if err != nil {
+			c.Fail(err)
+			return
+		}
+		c.directory(ctx, root, depth)
+	}
+	if !c.Survey.Try(walk) {
+		walk()
+	}
+}
+
+// sharedRoot is an open directory that its last user closes.
+type sharedRoot struct {
+	*os.Root
+	users atomic.Int64
+}
+
+func (r *sharedRoot) leave() {
+	if r.users.Add(-1) == 0 {
+		_ = r.Close()
+	}
+}
