@@ -36,11 +36,11 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 	defer fileSystem.Close()
 	switch request := j.options.request; request.Do {
 	case requests.ListTrash:
-		return trash.ListTrash(ctx, fileSystem, answer.Trashed)
+		return trash.List(ctx, fileSystem, answer.Trashed)
 	case requests.EmptyTrash:
 		progress, stop := j.logSweep()
 		defer stop()
-		swept, err := trash.EmptyTrash(ctx, fileSystem, *request.Selection, progress)
+		swept, err := trash.Empty(ctx, fileSystem, *request.Selection, progress)
 		end.Swept = &swept
 		return err
 	case requests.ListOwners:

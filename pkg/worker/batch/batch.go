@@ -61,7 +61,7 @@ type Batch struct {
 	// slots are those in the trash that findByVolume has listed, by volume, and otherRecords the records that
 	// findByClaim has read, by claim uid; nil until they have. Only restores use them, which are in one set.
 	slots        map[string][]string
-	otherRecords map[string][]*trash.TrashRecord
+	otherRecords map[string][]*trash.Record
 
 	listing sync.Mutex
 	earlier map[string][]string // slots by volume, as earlierSlots has listed them; guarded by listing
@@ -88,7 +88,7 @@ func (b *Batch) open(ctx context.Context) (err error) {
 	if err := b.Tmp.RemoveOthers(ctx); err != nil {
 		return err
 	}
-	if b.trash, err = trash.OpenTrash(ctx, b.System); err != nil {
+	if b.trash, err = trash.Open(ctx, b.System); err != nil {
 		return err
 	}
 	owners, err := b.System.State.Ensure(ctx, path.Base(wellknown.OwnersDirectory))
@@ -116,7 +116,7 @@ func (b *Batch) End() {
 
 // Do does one operation, beside others if it can.
 func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
-	result, err := b.DoBesideOthers(ctx, op)
+	result, err := b.doBesideOthers(ctx, op)
 	if errors.Is(err, ledger.ErrAlone) {
 		result, err = b.doAlone(ctx, op)
 	}
@@ -130,8 +130,8 @@ func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
 	return result
 }
 
-// DoBesideOthers tries an operation while others run.
-func (b *Batch) DoBesideOthers(ctx context.Context, op operations.Operation) (Outcome, error) {
+// doBesideOthers tries an operation while others run.
+func (b *Batch) doBesideOthers(ctx context.Context, op operations.Operation) (Outcome, error) {
 	b.running.RLock()
 	defer b.running.RUnlock()
 	return b.attempt(ctx, op)

@@ -104,7 +104,7 @@ func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bo
 	if err != nil {
 		return false, err
 	}
-	err = b.trash.RecordsOf(ctx, slots[op.Volume], func(r *trash.TrashRecord) { was = was || r.IsAt(op.Path) && r.Owner.IsOf(op.Owner) })
+	err = b.trash.RecordsOf(ctx, slots[op.Volume], func(r *trash.Record) { was = was || r.IsAt(op.Path) && r.Owner.IsOf(op.Owner) })
 	return was, err
 }
 

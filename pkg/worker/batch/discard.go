@@ -167,7 +167,7 @@ func (b *Batch) prepareSlot(ctx context.Context, op operations.Operation, own *l
 	if err != nil {
 		return "", err
 	}
-	record := trash.TrashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, Forever: forever}
+	record := trash.Record{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, Forever: forever}
 	if !forever {
 		record.Due = now.Add(keep)
 	}
@@ -201,7 +201,7 @@ func (b *Batch) makeBucket(ctx context.Context, bucket string) (string, error) {
 	return bucket, err
 }
 
-func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.TrashRecord) error {
+func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.Record) error {
 	err := b.Tmp.Write(ctx, b.trash.Dir, trash.RecordName(slot), record)
 	if fsroot.IsNoSpace(err) {
 		return b.linkRecord(ctx, op, own, slot, record)
@@ -211,7 +211,7 @@ func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *l
 
 // linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
 // space: only it can free some. The entry's time becomes that when the directory is due.
-func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.TrashRecord) error {
+func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.Record) error {
 	d, err := b.Ledger.Tree.Dir(ctx, op.Path)
 	if err != nil {
 		return err

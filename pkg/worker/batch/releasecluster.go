@@ -51,7 +51,7 @@ func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, vi
 	if err != nil {
 		return err
 	}
-	err = trash.ListTrash(ctx, f, func(t requests.Trashed) error {
+	err = trash.List(ctx, f, func(t requests.Trashed) error {
 		if t.Cluster == lost.Cluster && t.Deleted.After(newest) {
 			newest, of = t.Deleted, "the deletion of "+fsroot.Quote(t.Path)
 		}

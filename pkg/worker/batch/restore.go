@@ -76,7 +76,7 @@ func (b *Batch) checkRestore(ctx context.Context, op operations.Operation, found
 
 // findRecord finds the directory of a claim in the trash, and refuses that of another cluster or
 // namespace.
-func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash.TrashRecord, error) {
+func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash.Record, error) {
 	record, err := b.findByVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
 	if err == nil && record == nil {
 		record, err = b.findByClaim(ctx, op.RestoreFrom)
@@ -98,13 +98,13 @@ func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash
 }
 
 // findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
-func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.TrashRecord, error) {
+func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.Record, error) {
 	slots, err := b.slotsOf(ctx, volume)
 	if err != nil {
 		return nil, err
 	}
-	var records []*trash.TrashRecord
-	if err := b.trash.RecordsOf(ctx, slots, func(record *trash.TrashRecord) { records = append(records, record) }); err != nil {
+	var records []*trash.Record
+	if err := b.trash.RecordsOf(ctx, slots, func(record *trash.Record) { records = append(records, record) }); err != nil {
 		return nil, err
 	}
 	return b.newest(records)
@@ -112,7 +112,7 @@ func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.TrashRe
 
 // newest is the last of some records whose directory is in the trash: a move may not have been done, and an
 // earlier restore of the batch may have taken the directory.
-func (b *Batch) newest(records []*trash.TrashRecord) (last *trash.TrashRecord, err error) {
+func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) {
 	for _, record := range records {
 		if last != nil && record.Deleted.Before(last.Deleted) {
 			continue
@@ -141,16 +141,16 @@ func (b *Batch) slotsOf(ctx context.Context, volume string) ([]string, error) {
 // findByClaim finds the directory of a claim whose volume is not named after it, as those of the
 // original system. findByVolume has listed the slots before. Their records are read once for a batch:
 // restores come last in it.
-func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.TrashRecord, error) {
+func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, error) {
 	if b.otherRecords == nil {
-		records := map[string][]*trash.TrashRecord{}
+		records := map[string][]*trash.Record{}
 		var others []string
 		for volume, slots := range b.slots {
 			if !namedAfterClaim.MatchString(volume) {
 				others = append(others, slots...)
 			}
 		}
-		err := b.trash.RecordsOf(ctx, others, func(record *trash.TrashRecord) {
+		err := b.trash.RecordsOf(ctx, others, func(record *trash.Record) {
 			uid := record.Owner.ClaimUID
 			records[uid] = append(records[uid], record)
 		})

@@ -17,7 +17,7 @@ func (b *Batch) run(ctx context.Context, ops []operations.Operation, progress fu
 	results := make([]operations.Result, len(ops))
 	var mu sync.Mutex
 	done := 0
-	for _, phase := range Phases(ops) {
+	for _, phase := range phases(ops) {
 		b.runPhase(ctx, phase, func(i int) {
 			start := time.Now()
 			ended := b.Do(ctx, ops[i])
@@ -83,10 +83,10 @@ func ranks(ops []operations.Operation) []int {
 	return all
 }
 
-// Phases gives the positions of the operations as sets, by phase. Each kind of operation is a phase,
+// phases gives the positions of the operations as sets, by phase. Each kind of operation is a phase,
 // but from the first restore on, all operations are one set of the last one: a restore takes what any
 // operation before it may have put into the trash.
-func Phases(ops []operations.Operation) [][][]int {
+func phases(ops []operations.Operation) [][][]int {
 	restore := slices.Index(kinds[:], operations.Restore)
 	byRank := map[int][]int{}
 	for i, rank := range ranks(ops) {

@@ -35,7 +35,7 @@ const (
 // Options say how a volume is copied.
 type Options struct {
 	// Workers is how many entries are copied at once, and Rate how many requests begin in a second.
-	Workers, Rate int // 0 is DefaultCloneWorkers and DefaultCloneRate
+	Workers, Rate int // 0 is defaultWorkers and defaultRate
 	// Started, if not nil, is called when the copying begins, with what says how far it is.
 	Started func(progress func() operations.CloneProgress)
 }
@@ -231,7 +231,7 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
 	}
-	copying := NewCopying(c.System, begun, links, removed, c.options)
+	copying := newCopying(c.System, begun, links, removed, c.options)
 	copying.lock = c.lock
 	if copying.started, err = c.System.ServerNow(ctx); err != nil {
 		return "", errors.Join(err, from.Close(), to.Close())
@@ -252,7 +252,7 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 }
 
 // summary is for the event about the claim.
-func (c *Copying) summary(op operations.Operation) string {
+func (c *copying) summary(op operations.Operation) string {
 	text := fmt.Sprintf("copied %d files of claim %s", c.copied.Load(), op.SourceClaim)
 	if n := c.devices.Load(); n > 0 {
 		text += fmt.Sprintf("; %d devices were left out", n)

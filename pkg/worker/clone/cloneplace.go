@@ -106,7 +106,7 @@ func (c *clone) openLinks(ctx context.Context) (*linkTable, error) {
 
 // empty removes what is in directories of the place, as a sweep does, at the pace of the copying: the names that
 // the copy's files have beside their own, and what was part of the copy before.
-func (c *clone) empty(ctx context.Context, copying *Copying, names ...string) error {
+func (c *clone) empty(ctx context.Context, copying *copying, names ...string) error {
 	for _, name := range names {
 		if err := c.lock.Check(); err != nil {
 			return err
@@ -115,9 +115,7 @@ func (c *clone) empty(ctx context.Context, copying *Copying, names ...string) er
 		if err != nil {
 			return err
 		}
-		r := treewalk.NewRemoval(c.System, d, treewalk.NoMore, treewalk.Options{Workers: copying.workers})
-		r.Request = func() { copying.Request(ctx, 1) }
-		_, err = r.Run(ctx)
+		_, err = treewalk.Empty(ctx, copying.Walkers, d, nil, treewalk.Options{})
 		d.Close()
 		if err != nil {
 			return err
@@ -168,20 +166,11 @@ func removePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error
 }
 
 func stagePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error {
-	t, err := trash.OpenTrash(ctx, f)
+	t, err := trash.Open(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	staging, err := t.Ensure(ctx, trash.StagingName)
-	if err != nil {
-		return err
-	}
-	defer staging.Close()
-	clones, err := f.State.Enter(ctx, trash.ClonesName)
-	if err != nil {
-		return err
-	}
-	defer clones.Close()
-	return clones.MoveTo(ctx, "discard "+clones.At(volume), volume, staging, fsroot.Unique("clone"))
+	_, err = t.DiscardCopy(ctx, volume, nil)
+	return err
 }

@@ -17,61 +17,61 @@ const blockBytes = 4096
 
 // Bytes that were written are in the memory of the node until they are flushed, and the Job may have little.
 const (
-	FlushedBytes = 8 << 20  // of a file at most; so much before the end of a copy that was begun is on the server
-	MaxUnflushed = 64 << 20 // of all files together, and one buffer for each
+	flushedBytes = 8 << 20  // of a file at most; so much before the end of a copy that was begun is on the server
+	maxUnflushed = 64 << 20 // of all files together, and one buffer for each
 )
 
-// Writing is the writing of one copy.
-type Writing struct {
-	C        *Copying
+// writing is the writing of one copy.
+type writing struct {
+	c        *copying
 	at       string
-	From, To *os.File
+	from, to *os.File
 	begin    int64 // what is before that is on the server
-	Bytes    int64 // that were written since
+	bytes    int64 // that were written since
 }
 
-// MakeRoom flushes before anything is written between offset and end, if there are too many bytes already.
-func (w *Writing) MakeRoom(ctx context.Context, offset, end int64) error {
-	if end-w.begin <= FlushedBytes && w.C.Unflushed.Load() < MaxUnflushed {
+// makeRoom flushes before anything is written between offset and end, if there are too many bytes already.
+func (w *writing) makeRoom(ctx context.Context, offset, end int64) error {
+	if end-w.begin <= flushedBytes && w.c.unflushed.Load() < maxUnflushed {
 		return nil
 	}
-	if w.Bytes == 0 {
+	if w.bytes == 0 {
 		w.begin = offset
 		return nil
 	}
 	return w.flush(ctx, offset)
 }
 
-// Wrote counts bytes.
-func (w *Writing) Wrote(n int64) {
-	w.Bytes += n
-	w.C.Unflushed.Add(n)
+// wrote counts bytes.
+func (w *writing) wrote(n int64) {
+	w.bytes += n
+	w.c.unflushed.Add(n)
 }
 
 // flush waits until what was written is on the server, and drops it from memory.
-func (w *Writing) flush(ctx context.Context, offset int64) error {
-	if err := w.C.System.Before(ctx, "flush "+w.at); err != nil {
+func (w *writing) flush(ctx context.Context, offset int64) error {
+	if err := w.c.System.Before(ctx, "flush "+w.at); err != nil {
 		return err
 	}
-	if err := fsroot.IgnoringEINTR(func() error { return unix.Fdatasync(int(w.To.Fd())) }); err != nil {
+	if err := fsroot.IgnoringEINTR(func() error { return unix.Fdatasync(int(w.to.Fd())) }); err != nil {
 		return err
 	}
-	for _, file := range []*os.File{w.From, w.To} { // advice only
+	for _, file := range []*os.File{w.from, w.to} { // advice only
 		_ = unix.Fadvise(int(file.Fd()), w.begin, offset-w.begin, unix.FADV_DONTNEED)
 	}
-	w.Wrote(-w.Bytes)
+	w.wrote(-w.bytes)
 	w.begin = offset
 	return nil
 }
 
 // content copies the data of a file from an offset on, until all is on the server. What is a hole in a sparse file
 // is none in its copy either.
-func (c *Copying) content(ctx context.Context, at string, from, to *os.File, is *unix.Stat_t, start int64) error {
+func (c *copying) content(ctx context.Context, at string, from, to *os.File, is *unix.Stat_t, start int64) error {
 	sparse := is.Blocks*fsroot.BlockSize < is.Size
 	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck // nothing else is put there
 	defer c.buffers.Put(buffer)
-	w := &Writing{C: c, at: at, From: from, To: to, begin: start}
-	defer func() { w.Wrote(-w.Bytes) }() // those of a copy that fails
+	w := &writing{c: c, at: at, from: from, to: to, begin: start}
+	defer func() { w.wrote(-w.bytes) }() // those of a copy that fails
 	for offset := start; offset < is.Size; {
 		if ctx.Err() != nil {
 			return &fsroot.StopError{Cause: context.Cause(ctx)}
@@ -82,7 +82,7 @@ func (c *Copying) content(ctx context.Context, at string, from, to *os.File, is 
 			}
 		}
 		end := min(offset+int64(len(*buffer)), is.Size)
-		if err := w.MakeRoom(ctx, offset, end); err != nil {
+		if err := w.makeRoom(ctx, offset, end); err != nil {
 			return err
 		}
 		n, err := c.read(at, from, (*buffer)[:end-offset], offset)
@@ -90,7 +90,7 @@ func (c *Copying) content(ctx context.Context, at string, from, to *os.File, is 
 			if err := writeBlocks(to, (*buffer)[:n], offset, sparse); err != nil {
 				return err
 			}
-			w.Wrote(int64(n))
+			w.wrote(int64(n))
 			c.bytes.Add(int64(n))
 		}
 		offset += int64(n)
@@ -102,7 +102,7 @@ func (c *Copying) content(ctx context.Context, at string, from, to *os.File, is 
 		}
 	}
 	if sparse {
-		if err := w.MakeRoom(ctx, is.Size, is.Size); err != nil {
+		if err := w.makeRoom(ctx, is.Size, is.Size); err != nil {
 			return err
 		}
 		if err := to.Truncate(is.Size); err != nil {
@@ -113,7 +113,7 @@ func (c *Copying) content(ctx context.Context, at string, from, to *os.File, is 
 }
 
 // read reads a piece of a file of the source.
-func (c *Copying) read(at string, from *os.File, into []byte, offset int64) (int, error) {
+func (c *copying) read(at string, from *os.File, into []byte, offset int64) (int, error) {
 	if err := c.System.Hook(c.System.Source, "read "+at); err != nil {
 		return 0, ofSource(err)
 	}

@@ -23,7 +23,7 @@ const changeTries = 3
 
 // create makes the copy of an entry with build. A complete one of an earlier run stays; any other thing of the
 // name is removed.
-func (c *Copying) create(ctx context.Context, d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
+func (c *copying) create(ctx context.Context, d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
 	err = fsroot.IgnoringEINTR(build)
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
@@ -52,7 +52,7 @@ func isCopyOf(copied, is *unix.Stat_t) bool {
 func isSameVersion(a, b *unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mtim }
 
 // file copies a regular file that has one name. It calls placed when the copy is created, and still empty.
-func (c *Copying) file(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
+func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *Copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 	if err == nil && !made {
 		made, err = c.create(ctx, d, name, is, func() (err error) {
 			to, err = fsroot.OpenAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
-			if err == nil && is.Nlink > 1 && is.Size >= NotedBytes { // the next run may come to another name first
+			if err == nil && is.Nlink > 1 && is.Size >= notedBytes { // the next run may come to another name first
 				err = c.links.add(d, name, is.Ino)
 			}
 			return err
@@ -88,7 +88,7 @@ func (c *Copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 }
 
 // openRegular opens a file of the source, if it is still the one that was found.
-func (c *Copying) openRegular(ctx context.Context, d *folder, name string, found *unix.Stat_t) (*os.File, unix.Stat_t, error) {
+func (c *copying) openRegular(ctx context.Context, d *folder, name string, found *unix.Stat_t) (*os.File, unix.Stat_t, error) {
 	var is unix.Stat_t
 	c.Request(ctx, 2)                          // it is opened and closed
 	from, err := d.open(name, unix.O_NONBLOCK) // a pipe in its place must not block
@@ -107,7 +107,7 @@ func (c *Copying) openRegular(ctx context.Context, d *folder, name string, found
 
 // fill copies content and attributes into a copy, from a file that is as the caller has just found it. It goes on
 // with what an earlier run has copied of the same version.
-func (c *Copying) fill(ctx context.Context, at string, from, to *os.File, is unix.Stat_t) error {
+func (c *copying) fill(ctx context.Context, at string, from, to *os.File, is unix.Stat_t) error {
 	c.Request(ctx, 6) // one is read and inspected, the other written, given its owner and its times, and closed
 	var made, after unix.Stat_t
 	if err := fsroot.Fstat(to, &made); err != nil { // now, while the client has the attributes from creating it
@@ -115,7 +115,7 @@ func (c *Copying) fill(ctx context.Context, at string, from, to *os.File, is uni
 	}
 	start := int64(0)
 	if made.Size > 0 && c.isNoted(&is, &made) {
-		start = max(0, made.Size-FlushedBytes)
+		start = max(0, made.Size-flushedBytes)
 	}
 	for try := 1; ; try++ {
 		if start == 0 {
@@ -140,11 +140,11 @@ func (c *Copying) fill(ctx context.Context, at string, from, to *os.File, is uni
 		}
 		is, start = after, 0
 	}
-	return c.SetAttributes(from, to, made, &is)
+	return c.setAttributes(from, to, made, &is)
 }
 
 // begin empties a copy, and then notes what goes into it.
-func (c *Copying) begin(ctx context.Context, to *os.File, is, made *unix.Stat_t, try int) error {
+func (c *copying) begin(ctx context.Context, to *os.File, is, made *unix.Stat_t, try int) error {
 	if try > 1 || made.Size > 0 {
 		if err := to.Truncate(0); err != nil {
 			return err
@@ -154,7 +154,7 @@ func (c *Copying) begin(ctx context.Context, to *os.File, is, made *unix.Stat_t,
 }
 
 // symlink copies a symbolic link as it is.
-func (c *Copying) symlink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+func (c *copying) symlink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *Copying) symlink(ctx context.Context, d *folder, name string, is *unix.
 }
 
 // node copies a named pipe or a socket. Devices need a right that no Job has; EFS has none.
-func (c *Copying) node(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
@@ -199,9 +199,9 @@ func (c *Copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 	return fsroot.SetTimesAt(d.to, name, is)
 }
 
-// SetAttributes gives an open copy, which has other attributes now, what its source has; the times come last, see
+// setAttributes gives an open copy, which has other attributes now, what its source has; the times come last, see
 // isCopyOf.
-func (c *Copying) SetAttributes(from, to *os.File, now unix.Stat_t, is *unix.Stat_t) error {
+func (c *copying) setAttributes(from, to *os.File, now unix.Stat_t, is *unix.Stat_t) error {
 	if now.Uid != is.Uid || now.Gid != is.Gid {
 		if err := fsroot.IgnoringEINTR(func() error { return unix.Fchown(int(to.Fd()), int(is.Uid), int(is.Gid)) }); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (c *Copying) SetAttributes(from, to *os.File, now unix.Stat_t, is *unix.Sta
 const userXattrs = "user."
 
 // copyXattrs does nothing on servers without extended attributes, such as those before NFSv4.2.
-func (c *Copying) copyXattrs(from, to *os.File) error {
+func (c *copying) copyXattrs(from, to *os.File) error {
 	if c.noXattrs.Load() {
 		return nil
 	}

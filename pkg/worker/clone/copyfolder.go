@@ -50,9 +50,9 @@ func (d *folder) inspect(name string, into *unix.Stat_t) (there bool, err error)
 }
 
 // below copies a directory in another one, here or in a free goroutine.
-func (c *Copying) below(ctx context.Context, parent *folder, name string, tries int) {
+func (c *copying) below(ctx context.Context, parent *folder, name string, tries int) {
 	parent.users.Add(1)
-	walk := func() {
+	c.Here(func() {
 		d, isOld, err := c.enter(ctx, parent, name)
 		if err == nil {
 			d.tries = tries
@@ -66,15 +66,12 @@ func (c *Copying) below(ctx context.Context, parent *folder, name string, tries 
 			c.fail(parent, name, err)
 		}
 		c.leave(ctx, parent)
-	}
-	if !c.Try(walk) {
-		walk()
-	}
+	})
 }
 
 // again copies an entry anew, which was a directory and was replaced while it was copied. It begins with nothing:
 // files of the old and the new one may look the same, and differ.
-func (c *Copying) again(ctx context.Context, parent *folder, name string, tries int) {
+func (c *copying) again(ctx context.Context, parent *folder, name string, tries int) {
 	switch err := c.remove(ctx, parent, name); {
 	case err != nil:
 		c.fail(parent, name, err)
@@ -89,9 +86,9 @@ func (c *Copying) again(ctx context.Context, parent *folder, name string, tries 
 }
 
 // enter opens a directory and its copy, which it makes if it is missing.
-func (c *Copying) enter(ctx context.Context, parent *folder, name string) (d *folder, isOld bool, err error) {
-	if parent.depth == MaxCloneDepth {
-		return nil, false, fsroot.Refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", fsroot.Quote(parent.at(name)), MaxCloneDepth)
+func (c *copying) enter(ctx context.Context, parent *folder, name string) (d *folder, isOld bool, err error) {
+	if parent.depth == maxDepth {
+		return nil, false, fsroot.Refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", fsroot.Quote(parent.at(name)), maxDepth)
 	}
 	c.Request(ctx, 4) // both are opened, and one is made and inspected
 	d = &folder{parent: parent, path: parent.at(name), depth: parent.depth + 1}
@@ -112,7 +109,7 @@ func (c *Copying) enter(ctx context.Context, parent *folder, name string) (d *fo
 }
 
 // makeFolder makes the copy of a directory. It is private until its attributes are set.
-func (c *Copying) makeFolder(ctx context.Context, parent *folder, name string) (isOld bool, err error) {
+func (c *copying) makeFolder(ctx context.Context, parent *folder, name string) (isOld bool, err error) {
 	if err := c.System.BeforeGrowing(ctx, "make "+parent.at(name)); err != nil {
 		return false, err
 	}
@@ -131,7 +128,7 @@ func (c *Copying) makeFolder(ctx context.Context, parent *folder, name string) (
 }
 
 // leave completes a directory that nobody uses any more, and then perhaps those above it.
-func (c *Copying) leave(ctx context.Context, d *folder) {
+func (c *copying) leave(ctx context.Context, d *folder) {
 	for ; d != nil && d.users.Add(-1) == 0; d = d.parent {
 		err := ctx.Err()
 		if err == nil {
@@ -159,7 +156,7 @@ func (c *Copying) leave(ctx context.Context, d *folder) {
 
 // completeFolder sets the attributes of a directory, if it was the same all the time. One that is gone from its
 // place stays in the copy as it was found, since it may have been moved to where the run has been already.
-func (c *Copying) completeFolder(ctx context.Context, d *folder) error {
+func (c *copying) completeFolder(ctx context.Context, d *folder) error {
 	c.Request(ctx, 5) // it is inspected twice, and given its owner, its mode and its times
 	there := false
 	if d.parent != nil {
@@ -176,7 +173,7 @@ func (c *Copying) completeFolder(ctx context.Context, d *folder) error {
 	if err := fsroot.Fstat(d.to, &now); err != nil {
 		return err
 	}
-	err := c.SetAttributes(d.from, d.to, now, &d.is)
+	err := c.setAttributes(d.from, d.to, now, &d.is)
 	if errors.Is(err, errReplaced) && !there {
 		d.cut.Store(true)
 		return nil
@@ -189,7 +186,7 @@ func isSameFile(a, b *unix.Stat_t) bool { return a.Ino == b.Ino && a.Dev == b.De
 // removeExtra removes from a copy what the source does not have. A server may leave out names of a directory that
 // changes while it is listed, so it is listed again until nothing is removed. After the source was listed, it removes
 // what an earlier run may have cut, and is gone since it was done before: this run has not found its name.
-func (c *Copying) removeExtra(ctx context.Context, d *folder, isListed bool) error {
+func (c *copying) removeExtra(ctx context.Context, d *folder, isListed bool) error {
 	for {
 		if _, err := d.to.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -201,10 +198,10 @@ func (c *Copying) removeExtra(ctx context.Context, d *folder, isListed bool) err
 	}
 }
 
-func (c *Copying) removeListed(ctx context.Context, d *folder, isListed bool) (some bool, err error) {
+func (c *copying) removeListed(ctx context.Context, d *folder, isListed bool) (some bool, err error) {
 	var removed atomic.Bool
 	for ctx.Err() == nil {
-		names, err := d.to.Readdirnames(CopiedPiece)
+		names, err := d.to.Readdirnames(copiedPiece)
 		gone := fsroot.InParallel(ctx, c.workers, len(names), func(i int) error {
 			var is unix.Stat_t
 			if there, err := d.inspect(names[i], &is); there && !isRemovedWhileOpen(names[i]) || err != nil {
@@ -230,7 +227,7 @@ func (c *Copying) removeListed(ctx context.Context, d *folder, isListed bool) (s
 
 // remove removes an entry of a copy; nothing may be there. A directory is only moved aside, see clone.empty:
 // removing it takes as long as it has entries.
-func (c *Copying) remove(ctx context.Context, d *folder, name string) error {
+func (c *copying) remove(ctx context.Context, d *folder, name string) error {
 	if err := c.System.Before(ctx, "remove "+d.at(name)); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 )
 
-// Copying copies the content of one directory into another, many entries at once: over NFS each is some ten
+// copying copies the content of one directory into another, many entries at once: over NFS each is some ten
 // round trips, and the kernel lets only one process at a time into a directory that it changes.
 //
 // Tenants may change the source meanwhile, and may have made it of any width and depth. It is walked through
@@ -32,7 +32,7 @@ import (
 // What is replaced while it is copied is copied anew, and what is replaced all the time is left out; nothing is in
 // the copy that is cut. Any other error ends the run, and the next one goes on: what is complete stays, and what
 // the source no longer has is removed.
-type Copying struct {
+type copying struct {
 	*treewalk.Walkers           // beside the goroutine that runs it
 	begun             time.Time // when the first run of this clone began, by the server's clock
 	started           time.Time // when this one did
@@ -44,7 +44,7 @@ type Copying struct {
 	cancel            context.CancelCauseFunc
 
 	found, copied, bytes atomic.Int64
-	Unflushed            atomic.Int64 // bytes that are perhaps in the memory of this node only
+	unflushed            atomic.Int64 // bytes that are perhaps in the memory of this node only
 	devices, changed     atomic.Int64 // entries that were left out; files that changed all the time
 	noXattrs             atomic.Bool
 
@@ -54,20 +54,20 @@ type Copying struct {
 }
 
 const (
-	// DefaultCloneWorkers hide the round trips of an NFS server from each other.
-	DefaultCloneWorkers = 64
-	// MaxCloneDepth bounds the open handles: two for each directory that a goroutine is in.
-	MaxCloneDepth = 1024
-	// DefaultCloneRate is how many requests begin in a second. Four in ten of them write, so that the clones
+	// defaultWorkers hide the round trips of an NFS server from each other.
+	defaultWorkers = 64
+	// maxDepth bounds the open handles: two for each directory that a goroutine is in.
+	maxDepth = 1024
+	// defaultRate is how many requests begin in a second. Four in ten of them write, so that the clones
 	// that may run on a file system together need about the 7,000 writes of EFS in its slowest mode.
-	DefaultCloneRate = 5000
+	defaultRate = 5000
 	// placedAtOnce is how many entries of a directory have begun and are not created yet. Only one is created
 	// at a time; more than one that is being inspected meanwhile would only keep a goroutine from other
 	// directories.
 	placedAtOnce = 3
-	// CopiedPiece is how many names of a directory are read at once.
-	CopiedPiece = 256
-	BufferBytes = 128 << 10
+	// copiedPiece is how many names of a directory are read at once.
+	copiedPiece = 256
+	bufferBytes = 128 << 10
 )
 
 // errReplaced is that of an entry of the source that was removed or replaced while it was copied.
@@ -87,26 +87,26 @@ func ofSource(err error) error {
 	return err
 }
 
-// NewCopying prepares a copying, which Run begins.
-func NewCopying(f *fsroot.FileSystem, begun time.Time, links *linkTable, removed *os.File, o Options) *Copying {
-	c := &Copying{
-		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, DefaultCloneWorkers)-1, cmp.Or(o.Rate, DefaultCloneRate)),
-		workers: cmp.Or(o.Workers, DefaultCloneWorkers), begun: begun, links: links, removed: removed,
+// newCopying prepares a copying, which Run begins.
+func newCopying(f *fsroot.FileSystem, begun time.Time, links *linkTable, removed *os.File, o Options) *copying {
+	c := &copying{
+		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, defaultWorkers)-1, cmp.Or(o.Rate, defaultRate)),
+		workers: cmp.Or(o.Workers, defaultWorkers), begun: begun, links: links, removed: removed,
 	}
 	c.buffers.New = func() any {
-		buffer := make([]byte, BufferBytes)
+		buffer := make([]byte, bufferBytes)
 		return &buffer
 	}
 	return c
 }
 
-func (c *Copying) progress() operations.CloneProgress {
+func (c *copying) progress() operations.CloneProgress {
 	files := c.copied.Load() // before what was found, which is never less
 	return operations.CloneProgress{Files: files, Found: c.found.Load(), Bytes: c.bytes.Load()}
 }
 
 // run copies what is in from into to, and closes both. The copy is cut if the source itself was replaced.
-func (c *Copying) run(job context.Context, from, to *os.File) (cut bool, err error) {
+func (c *copying) run(job context.Context, from, to *os.File) (cut bool, err error) {
 	ctx, cancel := context.WithCancelCause(job)
 	defer cancel(nil)
 	c.cancel = cancel
@@ -125,7 +125,7 @@ func (c *Copying) run(job context.Context, from, to *os.File) (cut bool, err err
 }
 
 // fail ends the run.
-func (c *Copying) fail(d *folder, name string, err error) {
+func (c *copying) fail(d *folder, name string, err error) {
 	switch {
 	case err == nil:
 	case fsroot.IsStop(err):
@@ -139,7 +139,7 @@ func (c *Copying) fail(d *folder, name string, err error) {
 const namedAtMost = 5
 
 // leaveOut notes an entry that was replaced whenever it was copied.
-func (c *Copying) leaveOut(name string) {
+func (c *copying) leaveOut(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leftOut++; len(c.examples) < namedAtMost {
@@ -148,7 +148,7 @@ func (c *Copying) leaveOut(name string) {
 }
 
 // directory copies what is in a directory. An old copy may have what the directory no longer has.
-func (c *Copying) directory(ctx context.Context, d *folder, isOld bool) {
+func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
 	defer c.leave(ctx, d)
 	if isOld {
 		c.fail(d, "", c.removeExtra(ctx, d, false))
@@ -178,11 +178,11 @@ func (c *Copying) directory(ctx context.Context, d *folder, isOld bool) {
 }
 
 // list reads the next names of a directory.
-func (c *Copying) list(d *folder) (names []string, err error) {
+func (c *copying) list(d *folder) (names []string, err error) {
 	if err := c.System.Hook(c.System.Source, "list "+d.at(".")); err != nil {
 		return nil, ofSource(err)
 	}
-	names, err = d.from.Readdirnames(CopiedPiece)
+	names, err = d.from.Readdirnames(copiedPiece)
 	return slices.DeleteFunc(names, isRemovedWhileOpen), ofSource(err)
 }
 
@@ -195,14 +195,14 @@ func isRemovedWhileOpen(name string) bool {
 
 // entries copies entries of a directory, and gives the names of those that are directories. They are begun as
 // fast as the directory lets them be created: so small files take few goroutines, and large ones many.
-func (c *Copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
+func (c *copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
 	var mu sync.Mutex
 	var working sync.WaitGroup
 	placing := make(chan struct{}, placedAtOnce)
 	for _, name := range names {
 		placing <- struct{}{}
 		working.Add(1)
-		work := func() {
+		c.Here(func() {
 			defer working.Done()
 			placed := sync.OnceFunc(func() { <-placing })
 			defer placed()
@@ -211,10 +211,7 @@ func (c *Copying) entries(ctx context.Context, d *folder, names []string) (below
 				defer mu.Unlock()
 				below = append(below, name)
 			}
-		}
-		if !c.Try(work) {
-			work()
-		}
+		})
 	}
 	working.Wait()
 	return below
@@ -222,7 +219,7 @@ func (c *Copying) entries(ctx context.Context, d *folder, names []string) (below
 
 // entry copies an entry that is no directory, and once more when it is replaced meanwhile. What is gone is not in
 // the copy, nor is what was replaced all the time. It calls placed when the copy of a file is created.
-func (c *Copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
+func (c *copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
 	there, err := true, errReplaced
 	for try := 0; try < changeTries && errors.Is(err, errReplaced); try++ {
 		c.Request(ctx, 2)
@@ -255,7 +252,7 @@ func (c *Copying) entry(ctx context.Context, d *folder, name string, placed func
 }
 
 // copy copies an entry that is as the caller has found it, if it still is.
-func (c *Copying) copy(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
+func (c *copying) copy(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
 	switch kind := is.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFREG && is.Nlink > 1:
 		return c.linked(ctx, d, name, is)

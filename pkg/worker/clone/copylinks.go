@@ -16,7 +16,7 @@ import (
 
 // linked copies a regular file with several names. Its first copy has a name in the directory of links, too, by
 // the number of the file, until the clone is published: so the other names find it, also in a later run.
-func (c *Copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	shard, err := c.links.shard(is.Ino)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c *Copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	return err
 }
 
-func (c *Copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	if err := c.file(ctx, d, name, is, func() {}); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *Copying) firstLink(ctx context.Context, d *folder, name string, is *uni
 // refill copies a file again, which has changed since this run or an earlier one has copied it, into the copy
 // that may have several names already. If the file is gone before that is done, all of them have a part of it, so
 // the run ends, and the next one finds that what has those names in the source is another file.
-func (c *Copying) refill(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
+func (c *copying) refill(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}

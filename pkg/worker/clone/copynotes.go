@@ -18,8 +18,8 @@ import (
 // since the clone began: without a note, such a copy may be of the file as it was before, with the same size and
 // time of change.
 
-// NotedBytes is from which size on a file has a note: a Job may end while it is copied.
-const NotedBytes = 4 * FlushedBytes
+// notedBytes is from which size on a file has a note: a Job may end while it is copied.
+const notedBytes = 4 * flushedBytes
 
 func noteOf(is, copied *unix.Stat_t) string {
 	return fmt.Sprintf("%d bytes, written at %d.%09d, changed at %d.%09d, copied to %d\n",
@@ -29,8 +29,8 @@ func noteOf(is, copied *unix.Stat_t) string {
 func noteName(inode uint64) string { return linkName(inode) + "-note" }
 
 // note writes a note before the first byte is copied, if the file needs one.
-func (c *Copying) note(ctx context.Context, is, copied *unix.Stat_t) error {
-	if is.Size < NotedBytes && !c.isYoung(is) {
+func (c *copying) note(ctx context.Context, is, copied *unix.Stat_t) error {
+	if is.Size < notedBytes && !c.isYoung(is) {
 		return nil
 	}
 	shard, err := c.links.shard(is.Ino)
@@ -48,7 +48,7 @@ func (c *Copying) note(ctx context.Context, is, copied *unix.Stat_t) error {
 
 // isNoted reports whether a copy was made, in whole or in part, of a file as it is. Without a note that can be
 // read, it was not.
-func (c *Copying) isNoted(is, copied *unix.Stat_t) bool {
+func (c *copying) isNoted(is, copied *unix.Stat_t) bool {
 	shard, err := c.links.shard(is.Ino)
 	if err != nil {
 		return false
@@ -63,17 +63,17 @@ func (c *Copying) isNoted(is, copied *unix.Stat_t) bool {
 }
 
 // isYoung reports whether an entry has changed since the first run of the clone began.
-func (c *Copying) isYoung(is *unix.Stat_t) bool { return !timeOf(is.Ctim).Before(c.begun) }
+func (c *copying) isYoung(is *unix.Stat_t) bool { return !timeOf(is.Ctim).Before(c.begun) }
 
 // isComplete reports whether a copy is complete, and of the entry as it is.
-func (c *Copying) isComplete(copied, is *unix.Stat_t) bool {
+func (c *copying) isComplete(copied, is *unix.Stat_t) bool {
 	return isCopyOf(copied, is) && (!c.isYoung(is) || c.isNoted(is, copied))
 }
 
 // openPart opens the copy of a large file that an earlier run has begun; nil if there is none.
-func (c *Copying) openPart(d *folder, name string, is *unix.Stat_t) (*os.File, error) {
+func (c *copying) openPart(d *folder, name string, is *unix.Stat_t) (*os.File, error) {
 	var copied unix.Stat_t
-	if is.Size < NotedBytes || fsroot.StatAt(d.to, name, &copied) != nil || copied.Mode&unix.S_IFMT != unix.S_IFREG ||
+	if is.Size < notedBytes || fsroot.StatAt(d.to, name, &copied) != nil || copied.Mode&unix.S_IFMT != unix.S_IFREG ||
 		isCopyOf(&copied, is) || !c.isNoted(is, &copied) {
 		return nil, nil //nolint:nilerr,nilnil // what cannot be inspected is no part, either
 	}
@@ -82,7 +82,7 @@ func (c *Copying) openPart(d *folder, name string, is *unix.Stat_t) (*os.File, e
 
 // isLeft reports whether an entry of an old copy, which the source no longer has, is of an earlier run and may be
 // cut: a file whose own time was not set, or a directory that this run has not been in.
-func (c *Copying) isLeft(d *folder, name string) (bool, error) {
+func (c *copying) isLeft(d *folder, name string) (bool, error) {
 	var copied unix.Stat_t
 	err := fsroot.StatAt(d.to, name, &copied)
 	if copied.Mode&unix.S_IFMT == unix.S_IFDIR {

@@ -67,7 +67,7 @@ func TestAdoptionKeepsTheGroupOfADirectory(t *testing.T) {
 	w := newFixture(t)
 	w.write("/legacy/a/file", "x")
 	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/new"))
-	gid := firstGID(op)
+	gid := firstGID(t, op)
 	if err := os.Chown(w.path("/legacy/a"), 0, gid); err != nil {
 		t.Fatal(err)
 	}

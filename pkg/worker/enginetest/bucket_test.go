@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 // However much is kept, a sweep reads what is due and nothing else.
@@ -40,7 +38,7 @@ func TestSweepReadsOnlyWhatIsDue(t *testing.T) {
 // Removal begins with the first piece, not when all is staged.
 func TestSweepRemovesInPieces(t *testing.T) {
 	w := newFixture(t)
-	const total = 2*trash.StagedAtOnce + 1
+	const total = 2*64 + 1
 	w.fill("", 0, total)
 	var all steps
 	swept, err := w.sweepWith(t.Context(), all.hook, w.now)
@@ -52,7 +50,7 @@ func TestSweepRemovesInPieces(t *testing.T) {
 		if strings.HasPrefix(step, "stage ") {
 			staged++
 		}
-		if strings.HasPrefix(step, "sweep swept-") && staged <= trash.StagedAtOnce {
+		if strings.HasPrefix(step, "sweep swept-") && staged <= 64 {
 			return
 		}
 	}
@@ -62,13 +60,13 @@ func TestSweepRemovesInPieces(t *testing.T) {
 // A sweep that is stopped has removed something, and says that it had more to do.
 func TestSweepThatIsStoppedBetweenPieces(t *testing.T) {
 	w := newFixture(t)
-	const total = 3 * trash.StagedAtOnce
+	const total = 3 * 64
 	w.fill("", 0, total)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all steps
 	swept, err := w.sweepWith(ctx, func(step string) error {
-		if all.count("stage ") > trash.StagedAtOnce {
+		if all.count("stage ") > 64 {
 			stop()
 		}
 		return all.hook(step)
@@ -100,31 +98,4 @@ func TestRecordDecidesNotTheBucket(t *testing.T) {
 		t.Error("it is not removed")
 	}
 	w.there("/.efs-stunnel/trash/20200101T000000Z/without-record/file")
-}
-
-func TestBucketFor(t *testing.T) {
-	due := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	for _, tt := range []struct {
-		keep    time.Duration
-		forever bool
-		want    string
-	}{
-		{0, false, ""},
-		{0, true, "NEVER"},
-		{2 * time.Second, false, "20260102T030406Z"},
-		{100 * time.Minute, false, "20260102T030500Z"},
-		{72 * time.Hour, false, "20260102T033600Z"},
-		{100000 * time.Hour, false, "20260103T000000Z"},
-	} {
-		bucket := ledger.BucketFor(due, tt.keep, tt.forever)
-		at, ok := ledger.BucketTime(bucket)
-		if bucket != tt.want || ok == tt.forever || ok && !at.IsZero() && at.Before(due) {
-			t.Errorf("kept for %s: got %s, want %s", tt.keep, bucket, tt.want)
-		}
-	}
-	for _, name := range []string{"NEVER", "never", "20260102", "pvc-1"} {
-		if _, ok := ledger.BucketTime(name); ok {
-			t.Errorf("%q is taken for a time", name)
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 func TestCleanupMovesTheDirectoryToTheTrash(t *testing.T) {
@@ -236,7 +235,7 @@ func TestEachIncarnationOfAVolumeHasItsSlotInTheTrash(t *testing.T) {
 		w.write("/ns/data/"+file, "")
 		w.done(cleanupOf(a, "/ns/data"))
 		w.gone("/ns/data")
-		w.there("/.efs-stunnel/trash/" + trash.SlotName(a.Volume, i+1) + "/" + file)
+		w.there("/.efs-stunnel/trash/" + incarnation(a.Volume, i+1) + "/" + file)
 	}
 }
 

@@ -8,12 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/clone"
-	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 // cloneFrom runs a clone of a server that answers for a file or a directory of the source with an error, as often
@@ -46,7 +42,7 @@ func (w *fixture) swap(p string, create func(p string)) error {
 }
 
 func TestWhatIsReplacedWhileItIsCopiedIsCopiedAnew(t *testing.T) {
-	large := strings.Repeat("large ", clone.BufferBytes)
+	large := strings.Repeat("large ", bufferBytes)
 	content := func(w *fixture) func(p string) { return func(p string) { w.write(p, large) } }
 	sub := func(w *fixture) func(p string) {
 		return func(p string) {
@@ -243,7 +239,7 @@ func TestPublishedCloneIsDoneWhateverIsLeftInItsPlace(t *testing.T) {
 			}
 			w.wantCopy()
 			w.sweep(time.Hour)
-			if left, err := os.ReadDir(w.path("/.efs-stunnel/trash/" + trash.StagingName)); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(w.path("/.efs-stunnel/trash/" + staging)); err != nil || len(left) > 0 {
 				t.Errorf("the sweep has left %v (%v)", left, err)
 			}
 		}
@@ -261,24 +257,4 @@ func TestFilesThatAreRemovedWhileOpenAreLeftOut(t *testing.T) {
 	w.cloned(theClone())
 	w.gone(clonePath + removed)
 	w.there(clonePath + "/sub/.nfs-notes")
-}
-
-// A server drops the setuid bit of a file that is written, and the attributes from before that are known still.
-func TestSetuidIsSetAfterWriting(t *testing.T) {
-	w := newFixture(t)
-	f := w.open(nil)
-	defer f.Close()
-	file, err := os.Create(w.path("/file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var is unix.Stat_t
-	if err := errors.Join(unix.Fchmod(int(file.Fd()), 0o4755), fsroot.Fstat(file, &is), unix.Fchmod(int(file.Fd()), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	err = clone.NewCopying(f, time.Time{}, nil, nil, clone.Options{}).SetAttributes(file, file, is, &is)
-	if info, statErr := file.Stat(); err != nil || statErr != nil || info.Mode()&os.ModeSetuid == 0 {
-		t.Errorf("the mode is %v (%v, %v)", info.Mode(), err, statErr)
-	}
 }

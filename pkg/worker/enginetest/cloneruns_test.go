@@ -18,7 +18,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/clone"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 // Whatever step a run dies before, the source stays as it is, nothing is at the path or all is, and the next
@@ -249,7 +248,7 @@ func TestFileThatChangesAllTheTime(t *testing.T) {
 func TestCloneOfTooDeepATree(t *testing.T) {
 	w := newFixture(t)
 	w.withSource()
-	w.nest(sourcePath, clone.MaxCloneDepth+1)
+	w.nest(sourcePath, 1024+1)
 	result := w.cloneWith(theClone(), nil)
 	if result.State != operations.Failed || result.Reason != operations.TooDeep {
 		t.Errorf("got %+v", result)
@@ -350,7 +349,7 @@ func TestAbandonedClone(t *testing.T) {
 			w.done(abandoned(theClone()))
 			w.gone(staged, clonePath, "/.efs-stunnel/owners"+clonePath)
 			w.sweep(time.Hour)
-			left, err := os.ReadDir(w.path("/.efs-stunnel/trash/" + trash.StagingName))
+			left, err := os.ReadDir(w.path("/.efs-stunnel/trash/" + staging))
 			if err != nil || len(left) > 0 {
 				t.Errorf("the sweep has left %v (%v)", left, err)
 			}

@@ -107,7 +107,7 @@ func TestExtrasAreListedAgainUntilNoneIsLeft(t *testing.T) {
 	w.withSource()
 	w.cloneWith(theClone(), failAt("publish "+clonePath))
 	staged := "/.efs-stunnel/clones/" + theClone().Volume + "/copy/"
-	extras := clone.CopiedPiece + 10
+	extras := 256 + 10
 	for i := range extras {
 		w.write(fmt.Sprintf("%sextra-%d", staged, i), "")
 	}

@@ -25,7 +25,14 @@ func stopAt(name string, n int) func(string) error {
 	}
 }
 
-const largeBytes = clone.NotedBytes + clone.FlushedBytes
+// Sizes of the package clone.
+const (
+	bufferBytes  = 128 << 10
+	flushedBytes = 8 << 20
+	notedBytes   = 4 * flushedBytes
+)
+
+const largeBytes = notedBytes + flushedBytes
 
 // putLarge writes a file that needs several Jobs.
 func (w *fixture) putLarge(p, letter string) {
@@ -71,7 +78,7 @@ func TestLargeFileGoesOnWhereItStopped(t *testing.T) {
 			if result.State != operations.Done {
 				t.Fatalf("got %+v", result)
 			}
-			if again := progress().Bytes; again > largeBytes-2*clone.FlushedBytes {
+			if again := progress().Bytes; again > largeBytes-2*flushedBytes {
 				t.Errorf("the second run has copied %d bytes of %d", again, largeBytes)
 			}
 			for _, name := range names {
@@ -106,7 +113,7 @@ func TestLargeFileThatChangesBetweenRunsIsCopiedAnew(t *testing.T) {
 func TestChangeThatLooksTheSameIsCopied(t *testing.T) {
 	w := newFixture(t)
 	w.done(setupOf(owner("c1", "ns", 1), sourcePath))
-	w.write(sourcePath+"/large", strings.Repeat("x", 2*clone.BufferBytes))
+	w.write(sourcePath+"/large", strings.Repeat("x", 2*bufferBytes))
 	at := time.Unix(1, 0)
 	put := func(p, content string) {
 		t.Helper()
@@ -165,14 +172,14 @@ func TestPartOfAFileThatIsGoneIsNotInTheCopy(t *testing.T) {
 func TestWhatIsNotFlushedIsBounded(t *testing.T) {
 	w := newFixture(t)
 	w.done(setupOf(owner("c1", "ns", 1), sourcePath))
-	w.write(sourcePath+"/big", strings.Repeat("x", 2*clone.FlushedBytes))
+	w.write(sourcePath+"/big", strings.Repeat("x", 2*flushedBytes))
 	f := w.open(nil)
 	defer f.Close()
 	var progress func() operations.CloneProgress
 	var flushed int64
 	f.Step = func(step string) error {
 		if step == "flush big" {
-			if bytes := progress().Bytes; bytes-flushed > clone.FlushedBytes {
+			if bytes := progress().Bytes; bytes-flushed > flushedBytes {
 				t.Errorf("%d bytes were not flushed", bytes-flushed)
 			}
 			flushed = progress().Bytes
@@ -180,26 +187,7 @@ func TestWhatIsNotFlushedIsBounded(t *testing.T) {
 		return nil
 	}
 	clone.Clone(t.Context(), f, theClone(), clone.Options{Workers: 1, Started: func(p func() operations.CloneProgress) { progress = p }})
-	if flushed != 2*clone.FlushedBytes {
+	if flushed != 2*flushedBytes {
 		t.Errorf("%d bytes were flushed", flushed)
-	}
-}
-
-// Many files that are written at once have to share the memory.
-func TestFileIsFlushedWhenOthersHaveTheMemory(t *testing.T) {
-	w := newFixture(t)
-	f := w.open(nil)
-	defer f.Close()
-	file, err := os.Create(w.path("/file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	c := clone.NewCopying(f, time.Time{}, nil, nil, clone.Options{})
-	one, other := &clone.Writing{C: c, From: file, To: file}, &clone.Writing{C: c, From: file, To: file}
-	one.Wrote(1)
-	other.Wrote(clone.MaxUnflushed - 1)
-	if err := one.MakeRoom(t.Context(), 1, 2); err != nil || one.Bytes != 0 || c.Unflushed.Load() != clone.MaxUnflushed-1 {
-		t.Errorf("%d bytes of the file and %d of all are not flushed (%v)", one.Bytes, c.Unflushed.Load(), err)
 	}
 }

@@ -33,7 +33,7 @@ func (w *fixture) listTrash() []requests.Trashed {
 	f := w.open(nil)
 	defer f.Close()
 	var all []requests.Trashed
-	err := trash.ListTrash(context.Background(), f, func(t requests.Trashed) error {
+	err := trash.List(context.Background(), f, func(t requests.Trashed) error {
 		all = append(all, t)
 		return nil
 	})
@@ -48,7 +48,7 @@ func (w *fixture) empty(selection requests.Selection, step func(string) error) (
 	f := w.open(nil)
 	defer f.Close()
 	f.Step = step
-	return trash.EmptyTrash(context.Background(), f, selection, treewalk.Options{})
+	return trash.Empty(context.Background(), f, selection, treewalk.Options{})
 }
 
 func TestListOfTheTrash(t *testing.T) {
@@ -108,7 +108,7 @@ func TestListRefusesALinkInPlaceOfTheTrash(t *testing.T) {
 	w.link("../victim", "/.efs-stunnel/trash")
 	f := w.open(nil)
 	defer f.Close()
-	err := trash.ListTrash(t.Context(), f, func(requests.Trashed) error { return errors.New("listed") })
+	err := trash.List(t.Context(), f, func(requests.Trashed) error { return errors.New("listed") })
 	if r, ok := fsroot.AsRefusal(err); !ok || r.Reason != operations.SymlinkInPath {
 		t.Error(err)
 	}

@@ -258,3 +258,14 @@ func allocating(op operations.Operation) operations.Operation {
 	op.AllocateGID = true
 	return op
 }
+
+// incarnation is the slot of the n-th directory of a volume.
+func incarnation(volume string, n int) string {
+	if n == 1 {
+		return volume
+	}
+	return fmt.Sprintf("%s~%d", volume, n)
+}
+
+// staging is the directory, in the trash, of what is being removed.
+const staging = "@@sweeping"

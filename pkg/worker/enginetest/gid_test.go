@@ -10,7 +10,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
 // gidsOf runs operations that must be done, and gives what they report.
@@ -26,13 +25,8 @@ func (w *fixture) gidsOf(ops ...operations.Operation) []int {
 	return gids
 }
 
-// firstGID is what a setup gets in a range that has others.
-func firstGID(op operations.Operation) int {
-	for gid := range (ledger.Allocation{Volume: op.Volume, Path: op.Path}).Candidates(ledger.RangeOf(op)) {
-		return gid
-	}
-	return 0
-}
+// firstGID is what a setup gets on a file system that has no others.
+func firstGID(t *testing.T, op operations.Operation) int { return newFixture(t).gidsOf(op)[0] }
 
 func (w *fixture) wantGIDs(want []int, ops ...operations.Operation) {
 	w.t.Helper()
@@ -209,8 +203,8 @@ func TestGIDAfterACrash(t *testing.T) {
 			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
 			batch.Run(t.Context(), f, []operations.Operation{first}, nil)
 			f.Close()
-			w.there(fmt.Sprintf("/.efs-stunnel/gids/%d", firstGID(first)))
-			if gid := w.gidsOf(next)[0]; (gid == firstGID(first)) != (next.Volume == first.Volume) {
+			w.there(fmt.Sprintf("/.efs-stunnel/gids/%d", firstGID(t, first)))
+			if gid := w.gidsOf(next)[0]; (gid == firstGID(t, first)) != (next.Volume == first.Volume) {
 				t.Errorf("it gets %d", gid)
 			}
 		})
@@ -223,8 +217,8 @@ func TestGIDWhoseFileWasCutOff(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
 	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
-	w.write(fmt.Sprintf(".efs-stunnel/gids/%d", firstGID(op)), `{"volume":"pvc-c1-ns-1","pa`)
-	if gid := w.gidsOf(op)[0]; gid == firstGID(op) {
+	w.write(fmt.Sprintf(".efs-stunnel/gids/%d", firstGID(t, op)), `{"volume":"pvc-c1-ns-1","pa`)
+	if gid := w.gidsOf(op)[0]; gid == firstGID(t, op) {
 		t.Errorf("it gets %d", gid)
 	}
 }
@@ -238,12 +232,16 @@ func TestGIDThatIsTakenAfterTheListing(t *testing.T) {
 	}
 	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
 	op.GIDMin, op.GIDMax = 100, 401
-	b := w.begin()
-	if err := b.Gids.List(t.Context(), ledger.RangeOf(op)); err != nil {
-		t.Fatal(err)
-	}
-	w.write(".efs-stunnel/gids/400", `{}`)
-	if gid, err := b.Gids.Search(t.Context(), ledger.Allocation{Volume: op.Volume, Path: op.Path}, ledger.RangeOf(op)); err != nil || gid != 401 {
-		t.Errorf("got %d, %v", gid, err)
+	listed := false
+	f := w.open(func(step string) error {
+		listed = listed || step == "list /.efs-stunnel/gids"
+		if listed && step == "write /.efs-stunnel/gids/400" {
+			w.write(".efs-stunnel/gids/400", `{}`)
+		}
+		return nil
+	})
+	defer f.Close()
+	if result := batch.Run(t.Context(), f, []operations.Operation{op}, nil).Results[0]; result.GID != 401 {
+		t.Errorf("got %+v", result)
 	}
 }

@@ -50,7 +50,7 @@ func TestRestoreOfTheLastLife(t *testing.T) {
 				w.done(cleanupOf(a, "/ns/data"))
 			}
 			for n := range swept {
-				slot := trash.SlotName(a.Volume, n+1)
+				slot := incarnation(a.Volume, n+1)
 				w.remove("/.efs-stunnel/trash/" + trash.RecordName(slot))
 				w.remove("/.efs-stunnel/trash/" + slot + "/" + []string{"one", "two"}[n])
 				w.remove("/.efs-stunnel/trash/" + slot)

@@ -4,24 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 )
-
-func TestRestoresComeAfterSetupsOfOtherPaths(t *testing.T) {
-	o := func(n int) operations.Owner { return owner("c1", "ns", n) }
-	ops := []operations.Operation{
-		restoreOf(o(0), "/back", "x"), setupOf(o(1), "/back"), setupOf(o(2), "/other"), cleanupOf(o(3), "/back"),
-		setupOf(o(4), "/third"), releaseOf(o(5), "/other"), restoreOf(o(6), "/more", "y"),
-	}
-	if got, want := slices.Concat(slices.Concat(batch.Phases(ops)...)...), []int{5, 3, 2, 4, 0, 6, 1}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
 
 // Restores of unknown uids cost one listing together, and no setup of another path waits for it.
 func TestRestoresOfUnknownUIDs(t *testing.T) {

@@ -18,8 +18,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
-	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
 // Random batches end equally, whether their operations run one after the other or side by side.
@@ -29,7 +27,7 @@ func TestBatchesEndEquallySideBySide(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			serial, serially := playRandomly(t, seed, 1)
-			parallel, sideBySide := playRandomly(t, seed, fsroot.DefaultWorkers)
+			parallel, sideBySide := playRandomly(t, seed, 16)
 			if diff := cmp.Diff(serially, sideBySide); diff != "" {
 				t.Errorf("results mismatch (-serially +side by side):\n%s", diff)
 			}
@@ -117,7 +115,7 @@ func (w *fixture) gidLabels() map[int]string {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		var a ledger.Allocation
+		var a struct{ Volume, Path string }
 		gid, numberErr := strconv.Atoi(filepath.Base(file))
 		if err := errors.Join(numberErr, json.Unmarshal(data, &a)); err != nil {
 			w.t.Fatal(err)
@@ -176,7 +174,7 @@ func TestCrashSideBySide(t *testing.T) {
 	want := w.dumpWithoutGIDs()
 	for n := 0; n < steps; n += 3 { // which one it is differs anyway
 		w := prepared.clone()
-		w.workers = fsroot.DefaultWorkers
+		w.workers = 16
 		w.runUntil(batch, crashAt(n))
 		w.gidsOf(batch...)
 		if diff := difference(want, w.dumpWithoutGIDs()); diff != "" {
@@ -225,21 +223,6 @@ func TestGIDsAreReclaimedSideBySide(t *testing.T) {
 	w.wantWholeLedger(byGID)
 }
 
-func TestGIDsAreReclaimedOnlyAlone(t *testing.T) {
-	asRoot(t)
-	w := newFixture(t)
-	w.write(".efs-stunnel/gids/3000", `{}`)
-	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
-	op.GIDMin, op.GIDMax = 3000, 3000
-	b := w.begin()
-	if _, err := b.DoBesideOthers(t.Context(), op); !errors.Is(err, ledger.ErrAlone) {
-		t.Errorf("beside others: %v", err)
-	}
-	if result := b.Do(t.Context(), op); result.State != operations.Done || result.GID != 3000 {
-		t.Errorf("got %+v", result)
-	}
-}
-
 // While others run, the ledger keeps the directories that they may be about to use.
 func TestLedgerAboveAPathStaysUntilThePhaseEnds(t *testing.T) {
 	w := newFixture(t)
@@ -253,6 +236,25 @@ func TestLedgerAboveAPathStaysUntilThePhaseEnds(t *testing.T) {
 	w.done(setupOf(a, "/ns/data"))
 	w.done(cleanupOf(a, "/ns/data"))
 	w.gone("/.efs-stunnel/owners/ns")
+}
+
+// Setups that run side by side make the directories on the way once, and get a gid each.
+func TestSetupsSideBySide(t *testing.T) {
+	asRoot(t)
+	w := newFixture(t)
+	var ops []operations.Operation
+	for n := range 64 {
+		ops = append(ops, allocating(setupOf(owner("c1", "ns", n), fmt.Sprintf("/deep/%d/%d/%d", n%2, n%4, n))))
+	}
+	byGID := map[int]string{}
+	for i, gid := range w.gidsOf(ops...) {
+		if gid < 2000 || byGID[gid] != "" {
+			t.Errorf("%s has the gid %d, and so has %q", ops[i].Path, gid, byGID[gid])
+		}
+		byGID[gid] = ops[i].Path
+		w.there(ops[i].Path)
+	}
+	w.wantWholeLedger(byGID)
 }
 
 func (w *fixture) begin() *batch.Batch {

@@ -10,7 +10,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 	"gnuthought.com/efs-stunnel/pkg/worker/usage"
 )
 
@@ -45,15 +44,15 @@ func TestSurveyHidesLatency(t *testing.T) {
 				w := newFixture(t)
 				make(w)
 				alone, requests := w.surveyWithLatency(1, 1e6)
-				parallel, _ := w.surveyWithLatency(usage.DefaultSurveyWorkers, 1e6)
+				parallel, _ := w.surveyWithLatency(24, 1e6)
 				if least := time.Duration(requests) * 5 * time.Millisecond; alone < least {
 					t.Errorf("one worker has done %d requests in %s, want at least %s", requests, alone, least)
 				}
 				if parallel*8 > alone {
-					t.Errorf("%d workers took %s, one %s", usage.DefaultSurveyWorkers, parallel, alone)
+					t.Errorf("%d workers took %s, one %s", 24, parallel, alone)
 				}
-				slow, requests := w.surveyWithLatency(usage.DefaultSurveyWorkers, 100)
-				if least := time.Duration(requests)*10*time.Millisecond - treewalk.PaceBurst; slow < least {
+				slow, requests := w.surveyWithLatency(24, 100)
+				if least := time.Duration(requests)*10*time.Millisecond - 50*time.Millisecond; slow < least {
 					t.Errorf("%d requests took %s, want at least %s", requests, slow, least)
 				}
 			})

@@ -29,7 +29,7 @@ func TestSweepGoesOnPastErrors(t *testing.T) {
 	f := w.open(nil)
 	defer f.Close()
 	_, err := trash.Sweep(t.Context(), f, treewalk.Options{})
-	found, globErr := filepath.Glob(w.path("/.efs-stunnel/trash/" + trash.StagingName + "/*/*/*/*"))
+	found, globErr := filepath.Glob(w.path("/.efs-stunnel/trash/@@sweeping/*/*/*/*"))
 	if globErr != nil || len(found) != 1 {
 		t.Errorf("left are %v (%v)", found, globErr)
 	}

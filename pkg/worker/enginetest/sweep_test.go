@@ -1,23 +1,19 @@
 package enginetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
-	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 )
@@ -77,21 +73,23 @@ func TestSweepReadsRecordsAgainUnderTheLock(t *testing.T) {
 	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	kept := cleanupOf(a, "/ns/data")
-	kept.Keep = "forever"
-	w.done(kept)
-	w.write("/.efs-stunnel/trash/unknown/file", "without a record")
-	f := w.open(nil)
+	w.done(cleanupOf(a, "/ns/data"))
+	record := w.path("/.efs-stunnel/trash/@" + a.Volume)
+	f := w.open(func(step string) error {
+		if step != "read record "+strings.TrimPrefix(record, w.dir) {
+			return nil
+		}
+		text, err := os.ReadFile(record)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(record, bytes.Replace(text, []byte(`"deleted"`), []byte(`"keep":"forever","deleted"`), 1), 0o600)
+	})
 	defer f.Close()
-	s := &trash.SweepRun{System: f, Workers: 1, Selected: func(record *trash.TrashRecord) bool { return record.IsDue(w.now) }}
-	defer s.Close()
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
+	if swept, err := trash.Sweep(t.Context(), f, treewalk.Options{}); err != nil || swept.Kept != 1 {
+		t.Fatal(swept, err)
 	}
-	if moved, err := s.StageSome(t.Context(), []string{ledger.BucketNever + "/" + a.Volume, "unknown"}); err != nil || len(moved) > 0 {
-		t.Fatal(moved, err)
-	}
-	w.there(w.slot(a.Volume), "/.efs-stunnel/trash/unknown/file")
+	w.there("/.efs-stunnel/trash/" + a.Volume)
 }
 
 // plant makes a tree of directories with files, and counts what is in it.
@@ -124,8 +122,8 @@ func TestSweepCountsAndReportsProgress(t *testing.T) {
 		a := owner("c1", "ns", 1)
 		w.done(setupOf(a, "/ns/data"))
 		want := plant(t, w.path("/ns/data"), 30, 10)
-		plant(t, w.path("/ns/data/flat"), 1, 3*treewalk.PieceSize)
-		want += 3*treewalk.PieceSize + 3
+		plant(t, w.path("/ns/data/flat"), 1, 3*256)
+		want += 3*256 + 3
 		w.done(cleanupOf(a, "/ns/data"))
 		f := w.open(nil)
 		var reported []int64
@@ -222,34 +220,6 @@ func TestSweepOfADeepTree(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-// A server's listing can jump over entries while others are removed.
-func TestDirectoryThatIsNotEmptyAfterAllIsReadAgain(t *testing.T) {
-	w := newFixture(t)
-	w.write("/top/branch/file", "x")
-	f := w.open(nil)
-	defer f.Close()
-	top, err := f.Root.Enter(t.Context(), "top")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer top.Close()
-	root, err := top.OpenRoot("branch")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := treewalk.NewRemoval(f, top, nil, treewalk.Options{Workers: 1})
-	b := &treewalk.Branch{Parent: r.Top, Name: "branch", Depth: 1, Root: root}
-	if r.RemoveBranch(b) || len(r.Waiting) != 1 || len(r.Errs) != 0 {
-		t.Errorf("it waits for %v, with %v", r.Waiting, r.Errs)
-	}
-	if err := os.Remove(w.path("/top/branch/file")); err != nil {
-		t.Fatal(err)
-	}
-	if !r.RemoveBranch(b) || r.Swept.Removed != 1 {
-		t.Errorf("it stays, with %v", r.Errs)
-	}
-}
-
 // A tenant that still writes into a tree that is removed must not keep the sweep for ever.
 func TestSweepAgainstAWriter(t *testing.T) {
 	w := newFixture(t)
@@ -276,19 +246,6 @@ func TestSweepAgainstAWriter(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-// TestStaleHandles are what another node leaves that empties the same trash.
-func TestStaleHandles(t *testing.T) {
-	r := treewalk.NewRemoval(nil, &fsroot.Dir{}, nil, treewalk.Options{})
-	below := &treewalk.Branch{Parent: r.Top, Name: "swept"}
-	stale := fmt.Errorf("openat: %w", syscall.ESTALE)
-	if r.Fail(below, stale); len(r.Errs) > 0 || below.Failed.Load() || r.Top.Failed.Load() {
-		t.Errorf("what is gone stays: %v", r.Errs)
-	}
-	if r.Fail(r.Top, stale); len(r.Errs) != 1 || !r.Top.Failed.Load() {
-		t.Errorf("the staging directory may not be gone: %v", r.Errs)
-	}
-}
-
 func BenchmarkSweep(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
@@ -311,67 +268,5 @@ func BenchmarkRemoveAll(b *testing.B) {
 		if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// A large directory does not keep all workers, which would wait for each other there.
-func TestLargeDirectoryLeavesWorkersToOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		f := w.open(nil)
-		defer f.Close()
-		plant(t, w.path("/.efs-stunnel/large"), 1, 8*treewalk.PieceSize)
-		large, err := f.State.Enter(t.Context(), "large")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer large.Close()
-		var now, most atomic.Int64
-		f.Request = func(int) {
-			most.Store(max(most.Load(), now.Add(1)))
-			<-time.After(time.Millisecond)
-			now.Add(-1)
-		}
-		if _, err := treewalk.NewRemoval(f, large, treewalk.NoMore, treewalk.Options{Workers: 16}).Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := most.Load(); got > treewalk.MaxBusy {
-			t.Errorf("%d workers were in one directory, want %d at most", got, treewalk.MaxBusy)
-		}
-	})
-}
-
-// A directory whose reading has not begun yet is in use, whatever others find to do meanwhile: two workers must
-// not read it at once.
-func TestDirectoryIsReadByOneWorkerAtATime(t *testing.T) {
-	w := newFixture(t)
-	f := w.open(nil)
-	defer f.Close()
-	plant(t, w.path("/.efs-stunnel/top"), 1, 1)
-	top, err := f.State.Enter(t.Context(), "top")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer top.Close()
-	r := treewalk.NewRemoval(f, top, treewalk.NoMore, treewalk.Options{Workers: 2})
-	nothingStaged := func() bool {
-		r.Mu.Lock()
-		defer r.Mu.Unlock()
-		return r.Stage == nil
-	}
-	var first sync.Once
-	f.Step = func(step string) error {
-		first.Do(func() {
-			for !nothingStaged() {
-				runtime.Gosched()
-			}
-			if r.Top.Users.Load() == 0 {
-				t.Errorf("before %q, another worker finds nobody at work there", step)
-			}
-		})
-		return nil
-	}
-	if _, err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -146,13 +146,13 @@ func TestLinksInsideAVolumeAreRemovedNotFollowed(t *testing.T) {
 
 func (w *fixture) wantEmptyTrash() {
 	w.t.Helper()
-	for _, dir := range []string{".efs-stunnel/trash", ".efs-stunnel/trash/" + trash.StagingName, ".efs-stunnel/tmp"} {
+	for _, dir := range []string{".efs-stunnel/trash", ".efs-stunnel/trash/" + staging, ".efs-stunnel/tmp"} {
 		entries, err := os.ReadDir(w.path(dir))
 		if fsroot.IgnoreMissing(err) != nil {
 			w.t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if entry.Name() != trash.StagingName {
+			if entry.Name() != staging {
 				w.t.Errorf("%s is left in %s", entry.Name(), dir)
 			}
 		}

@@ -54,16 +54,16 @@ func NewGIDs(d *fsroot.Dir, l *Ledger, trashed func(context.Context, func(int)) 
 	return &Gids{Dir: d, ledger: l, trashed: trashed, isAlone: isAlone, listed: map[GIDRange]map[int]bool{}, reclaimed: map[GIDRange]bool{}}
 }
 
-// Allocation says for whom a gid was allocated.
-type Allocation struct {
+// allocation says for whom a gid was allocated.
+type allocation struct {
 	Volume string `json:"volume"`
 	Path   string `json:"path"`
 }
 
-// Candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
+// candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
 // run died between the gid and the owner's entry finds its gid again. Low ones come first: pods with a user namespace
 // have no groups above 65,535.
-func (a Allocation) Candidates(wanted GIDRange) iter.Seq[int] {
+func (a allocation) candidates(wanted GIDRange) iter.Seq[int] {
 	hash := fnv.New64a()
 	_, _ = io.WriteString(hash, a.Volume+"\x00"+a.Path) // never fails
 	numbers := rand.New(rand.NewPCG(hash.Sum64(), 0))
@@ -86,24 +86,24 @@ const (
 
 // Allocate allocates a gid for the directory of an operation.
 func (g *Gids) Allocate(ctx context.Context, op operations.Operation) (int, error) {
-	mine, wanted := Allocation{op.Volume, op.Path}, RangeOf(op)
-	for gid := range mine.Candidates(wanted) {
+	mine, wanted := allocation{op.Volume, op.Path}, RangeOf(op)
+	for gid := range mine.candidates(wanted) {
 		if taken, err := g.take(ctx, gid, mine); taken || err != nil {
 			return gid, err
 		}
 	}
-	return g.Search(ctx, mine, wanted)
+	return g.search(ctx, mine, wanted)
 }
 
 // Adopt records the gid of a directory that exists, unless it is recorded.
 func (g *Gids) Adopt(ctx context.Context, gid int, op operations.Operation) error {
-	_, err := g.take(ctx, gid, Allocation{op.Volume, op.Path})
+	_, err := g.take(ctx, gid, allocation{op.Volume, op.Path})
 	return err
 }
 
 // take creates the file of a gid, unless it is another's. The file needs no rename: its name says that the gid is
 // allocated, and one that was cut off is that of no operation.
-func (g *Gids) take(ctx context.Context, gid int, mine Allocation) (taken bool, err error) {
+func (g *Gids) take(ctx context.Context, gid int, mine allocation) (taken bool, err error) {
 	name := strconv.Itoa(gid)
 	data, err := fsroot.Encode(mine)
 	if err == nil {
@@ -121,11 +121,11 @@ func (g *Gids) take(ctx context.Context, gid int, mine Allocation) (taken bool, 
 	return true, nil
 }
 
-// Search takes the lowest gid of a crowded range, or one that no directory has any more.
-func (g *Gids) Search(ctx context.Context, mine Allocation, wanted GIDRange) (int, error) {
+// search takes the lowest gid of a crowded range, or one that no directory has any more.
+func (g *Gids) search(ctx context.Context, mine allocation, wanted GIDRange) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.List(ctx, wanted); err != nil {
+	if err := g.list(ctx, wanted); err != nil {
 		return 0, err
 	}
 	gid, found, err := g.takeLowest(ctx, mine, wanted)
@@ -142,7 +142,7 @@ func (g *Gids) Search(ctx context.Context, mine Allocation, wanted GIDRange) (in
 	return gid, err
 }
 
-func (g *Gids) takeLowest(ctx context.Context, mine Allocation, wanted GIDRange) (gid int, found bool, err error) {
+func (g *Gids) takeLowest(ctx context.Context, mine allocation, wanted GIDRange) (gid int, found bool, err error) {
 	listed := g.listed[wanted]
 	for gid := wanted.lowest; gid <= wanted.highest; gid++ {
 		if listed[gid] {
@@ -157,8 +157,8 @@ func (g *Gids) takeLowest(ctx context.Context, mine Allocation, wanted GIDRange)
 	return 0, false, nil
 }
 
-// List reads once for a batch which gids of a range are allocated. The caller holds mu.
-func (g *Gids) List(ctx context.Context, wanted GIDRange) error {
+// list reads once for a batch which gids of a range are allocated. The caller holds mu.
+func (g *Gids) list(ctx context.Context, wanted GIDRange) error {
 	if g.listed[wanted] != nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (g *Gids) List(ctx context.Context, wanted GIDRange) error {
 // MoveTo records the gid of a directory that a restore moves to another path, so that it is not
 // taken for free.
 func (g *Gids) MoveTo(ctx context.Context, gid int, op operations.Operation) error {
-	mine := Allocation{op.Volume, op.Path}
+	mine := allocation{op.Volume, op.Path}
 	if gid == 0 || g.read(gid) == mine {
 		return nil
 	}
@@ -189,14 +189,14 @@ func (g *Gids) MoveTo(ctx context.Context, gid int, op operations.Operation) err
 
 // read says for whom a gid was allocated. A file that cannot be read gives the zero value, which is
 // that of no operation.
-func (g *Gids) read(gid int) Allocation {
-	var a Allocation
+func (g *Gids) read(gid int) allocation {
+	var a allocation
 	data, _, err := g.Dir.ReadSmall(strconv.Itoa(gid))
 	if err == nil {
 		err = json.Unmarshal(data, &a)
 	}
 	if err != nil || operations.CheckPath(a.Path) != nil {
-		return Allocation{}
+		return allocation{}
 	}
 	return a
 }

@@ -40,12 +40,12 @@ func (w OwnedWalk) Each(ctx context.Context, f *fsroot.FileSystem, visit func(p 
 
 func (w OwnedWalk) eachBelow(ctx context.Context, at ownedFolder, p string, visit func(p string) bool) (more bool, err error) {
 	defer at.dir.Close()
-	if at.owned && ComparePaths(p, w.After) > 0 && operations.CheckPath(p) == nil && !visit(p) {
+	if at.owned && comparePaths(p, w.After) > 0 && operations.CheckPath(p) == nil && !visit(p) {
 		return false, nil
 	}
 	due := slices.DeleteFunc(at.folders, func(name string) bool {
 		below := path.Join(p, name)
-		return ComparePaths(below, w.After) <= 0 && !fsroot.IsAtOrBelow(w.After, below)
+		return comparePaths(below, w.After) <= 0 && !fsroot.IsAtOrBelow(w.After, below)
 	})
 	for names := range slices.Chunk(due, foldersAtOnce) {
 		read := make([]ownedFolder, len(names))
@@ -100,7 +100,7 @@ func (w OwnedWalk) read(ctx context.Context, parent *fsroot.Dir, name string) (f
 	return folder, nil
 }
 
-// ComparePaths orders paths by their components, so that a directory is next to what is in it.
-func ComparePaths(a, b string) int {
+// comparePaths orders paths by their components, so that a directory is next to what is in it.
+func comparePaths(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }

@@ -1,9 +1,11 @@
+// Package trash keeps the directories of deleted volumes until they are due. Sweep removes what is due, Empty
+// what an administrator has selected, and List shows what there is.
 package trash
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -20,8 +22,8 @@ import (
 // in a bucket.
 type Trash struct{ *fsroot.Dir }
 
-// OpenTrash opens the trash, and makes it if it is missing.
-func OpenTrash(ctx context.Context, f *fsroot.FileSystem) (*Trash, error) {
+// Open opens the trash, and makes it if it is missing.
+func Open(ctx context.Context, f *fsroot.FileSystem) (*Trash, error) {
 	d, err := f.State.Ensure(ctx, path.Base(wellknown.TrashDirectory))
 	return &Trash{d}, err
 }
@@ -33,9 +35,9 @@ func (t *Trash) Close() {
 	}
 }
 
-// TrashRecord says what a directory in the trash was. Its file is the slot's name with
+// Record says what a directory in the trash was. Its file is the slot's name with
 // wellknown.OwnerPrefix, which no volume's name starts with. All times are the file server's.
-type TrashRecord struct {
+type Record struct {
 	Owner   *ledger.Entry `json:"owner"` // the last one
 	Volume  string        `json:"volume"`
 	Path    string        `json:"path,omitempty"` // empty when the server was full
@@ -47,20 +49,20 @@ type TrashRecord struct {
 	Forever bool   `json:"-"` // what Keep means
 }
 
-// IsDue reports whether the directory may be removed.
-func (r TrashRecord) IsDue(now time.Time) bool { return !r.Forever && !r.Due.After(now) }
+// isDue reports whether the directory may be removed.
+func (r Record) isDue(now time.Time) bool { return !r.Forever && !r.Due.After(now) }
 
 // IsAt reports whether the directory was that of a path, as far as the record knows.
-func (r TrashRecord) IsAt(p string) bool { return r.Path == "" || r.Path == p }
+func (r Record) IsAt(p string) bool { return r.Path == "" || r.Path == p }
 
 // isOfCleanup reports whether an earlier run of this cleanup wrote the record. A volume whose claim
 // began again has the same name, but another time in its entry.
-func (r TrashRecord) isOfCleanup(op operations.Operation, own *ledger.Entry) bool {
+func (r Record) isOfCleanup(op operations.Operation, own *ledger.Entry) bool {
 	return r.IsAt(op.Path) && r.Owner.Owner() == own.Owner() && r.Owner.When.Equal(own.When)
 }
 
-// SlotName returns the name in a bucket of an incarnation of a volume.
-func SlotName(volume string, incarnation int) string {
+// slotName returns the name in a bucket of an incarnation of a volume.
+func slotName(volume string, incarnation int) string {
 	if incarnation == 1 {
 		return volume
 	}
@@ -83,31 +85,25 @@ func RecordName(slot string) string {
 // has moved it already.
 func (t *Trash) SlotFor(ctx context.Context, bucket string, op operations.Operation, own *ledger.Entry) (slot string, moved bool, err error) {
 	for incarnation := 1; ; incarnation++ {
-		slot = path.Join(bucket, SlotName(op.Volume, incarnation))
+		slot = path.Join(bucket, slotName(op.Volume, incarnation))
 		if _, err := t.Inspect(slot); err != nil { // a record may be there, of a run that died before its move
 			return slot, false, fsroot.IgnoreMissing(err)
 		}
-		record, err := t.record(ctx, slot)
-		if err != nil {
-			return "", false, err
+		found := t.readRecord(ctx, slot)
+		if found.err != nil {
+			return "", false, found.err
 		}
-		if record != nil && record.isOfCleanup(op, own) {
+		if found.record != nil && found.record.isOfCleanup(op, own) {
 			return slot, true, nil
 		}
 	}
 }
 
-// record reads the record of a slot; nil if there is none, or none that can be read, which protects
-// the directory.
-func (t *Trash) record(ctx context.Context, slot string) (*TrashRecord, error) {
-	found := t.readRecord(ctx, slot)
-	return found.record, found.err
-}
-
-// foundRecord is what there is of a slot's record. One that is there and nil was cut off, or is a
-// newer version's.
+// foundRecord is the result of reading a record's file. record is nil if the file does not exist, or cannot be
+// decoded, which protects the directory.
 type foundRecord struct {
-	record *TrashRecord
+	slot   string
+	record *Record
 	there  bool
 	err    error
 }
@@ -115,13 +111,13 @@ type foundRecord struct {
 func (t *Trash) readRecord(ctx context.Context, slot string) foundRecord {
 	name := RecordName(slot)
 	if err := t.System.Before(ctx, "read record "+t.At(name)); err != nil {
-		return foundRecord{err: err}
+		return foundRecord{slot: slot, err: err}
 	}
 	data, written, err := t.Dir.ReadSmall(name)
 	if err != nil {
-		return foundRecord{err: fsroot.IgnoreMissing(err)}
+		return foundRecord{slot: slot, err: fsroot.IgnoreMissing(err)}
 	}
-	return foundRecord{record: parseRecord(slot, data, written), there: true}
+	return foundRecord{slot: slot, record: parseRecord(slot, data, written), there: true}
 }
 
 // readRecords reads many records at once.
@@ -137,45 +133,13 @@ func (t *Trash) readRecords(ctx context.Context, slots []string, workers int) ([
 // recordsAtOnce is how many records are read before they are used.
 const recordsAtOnce = 256
 
-// slots are those that have a record, or may have one of a run that died.
-func (t *Trash) slots(ctx context.Context) (slots []string, err error) {
-	all, err := t.listAll(ctx)
-	for _, c := range all {
-		slots = append(slots, c.records...)
-	}
-	return slots, err
-}
-
-// SlotsByVolume lists the slots of the trash by their volume.
-func (t *Trash) SlotsByVolume(ctx context.Context) (map[string][]string, error) {
-	all, err := t.slots(ctx)
-	if err != nil {
-		return nil, err
-	}
-	slots := map[string][]string{}
-	for _, slot := range all {
-		slots[volumeOf(slot)] = append(slots[volumeOf(slot)], slot)
-	}
-	return slots, nil
-}
-
-// eachRecord reads all records.
-func (t *Trash) eachRecord(ctx context.Context, do func(*TrashRecord)) error {
-	slots, err := t.slots(ctx)
-	if err != nil {
-		return err
-	}
-	return t.RecordsOf(ctx, slots, do)
-}
-
-// RecordsOf reads the records of slots, in pieces: a trash can be large.
-func (t *Trash) RecordsOf(ctx context.Context, slots []string, do func(*TrashRecord)) error {
+// eachFound reads the records of slots, in pieces: a trash can be large.
+func (t *Trash) eachFound(ctx context.Context, slots []string, visit func(foundRecord) error) error {
 	for piece := range slices.Chunk(slots, recordsAtOnce) {
 		found, err := t.readRecords(ctx, piece, fsroot.DefaultSweepWorkers)
 		for _, f := range found {
-			err = errors.Join(err, f.err)
-			if f.record != nil {
-				do(f.record)
+			if err = cmp.Or(err, f.err); err == nil {
+				err = visit(f)
 			}
 		}
 		if err != nil {
@@ -185,8 +149,37 @@ func (t *Trash) RecordsOf(ctx context.Context, slots []string, do func(*TrashRec
 	return nil
 }
 
-func parseRecord(slot string, data []byte, written time.Time) *TrashRecord {
-	record := &TrashRecord{}
+// RecordsOf reads the records of slots.
+func (t *Trash) RecordsOf(ctx context.Context, slots []string, do func(*Record)) error {
+	return t.eachFound(ctx, slots, func(f foundRecord) error {
+		if f.record != nil {
+			do(f.record)
+		}
+		return nil
+	})
+}
+
+// eachRecord reads all records, also those without a directory, of a run that died.
+func (t *Trash) eachRecord(ctx context.Context, do func(*Record)) error {
+	all, err := t.listAll(ctx)
+	if err != nil {
+		return err
+	}
+	return t.RecordsOf(ctx, all.records, do)
+}
+
+// SlotsByVolume lists the slots that have a record by their volume.
+func (t *Trash) SlotsByVolume(ctx context.Context) (map[string][]string, error) {
+	all, err := t.listAll(ctx)
+	slots := map[string][]string{}
+	for _, slot := range all.records {
+		slots[volumeOf(slot)] = append(slots[volumeOf(slot)], slot)
+	}
+	return slots, err
+}
+
+func parseRecord(slot string, data []byte, written time.Time) *Record {
+	record := &Record{}
 	if err := json.Unmarshal(data, record); err != nil {
 		return nil
 	}
@@ -205,12 +198,12 @@ func parseRecord(slot string, data []byte, written time.Time) *TrashRecord {
 
 // entryAsRecord reads an entry of the ledger that a full server had no space to put a record beside:
 // its file has the time when the directory is due.
-func entryAsRecord(slot string, data []byte, written time.Time) *TrashRecord {
+func entryAsRecord(slot string, data []byte, written time.Time) *Record {
 	e, err := ledger.ParseEntry(RecordName(volumeOf(slot)), data)
 	if err != nil {
 		return nil
 	}
-	return &TrashRecord{Owner: e, Volume: e.Volume, Deleted: e.When, Due: written, Slot: slot, Forever: written.Equal(NeverDue())}
+	return &Record{Owner: e, Volume: e.Volume, Deleted: e.When, Due: written, Slot: slot, Forever: written.Equal(NeverDue())}
 }
 
 // NeverDue is a time that every server can give a file.
@@ -223,5 +216,5 @@ func (t *Trash) DropRecord(ctx context.Context, slot string) error {
 
 // Gids gives the groups of the directories.
 func (t *Trash) Gids(ctx context.Context, use func(gid int)) error {
-	return t.eachRecord(ctx, func(r *TrashRecord) { use(r.Owner.GID) })
+	return t.eachRecord(ctx, func(r *Record) { use(r.Owner.GID) })
 }

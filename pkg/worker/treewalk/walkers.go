@@ -1,13 +1,15 @@
+// Package treewalk walks trees of files side by side, at a pace of requests to the server, and empties directories.
 package treewalk
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
@@ -15,26 +17,59 @@ import (
 // unless another one is free for them: so what is held in memory is bounded by the depth of the trees.
 type Walkers struct {
 	System *fsroot.FileSystem
+	atOnce int
 	group  errgroup.Group
 	pace   *rate.Limiter // of the requests to the server
 }
 
-// PaceBurst is what may begin at once after a pause.
-const PaceBurst = 50 * time.Millisecond
+// paceBurst is what may begin at once after a pause.
+const paceBurst = 50 * time.Millisecond
 
-// NewWalkers returns walkers that are so many, and begin so many requests in a second.
+// NewWalkers returns walkers that are so many, and begin so many requests in a second; 0 is any number.
 func NewWalkers(f *fsroot.FileSystem, atOnce, perSecond int) *Walkers {
-	burst := perSecond * int(PaceBurst) / int(time.Second)
-	w := &Walkers{System: f, pace: rate.NewLimiter(rate.Limit(perSecond), max(burst, 1))}
+	limit := rate.Limit(perSecond)
+	if perSecond == 0 {
+		limit = rate.Inf
+	}
+	burst := perSecond * int(paceBurst) / int(time.Second)
+	w := &Walkers{System: f, atOnce: atOnce, pace: rate.NewLimiter(limit, max(burst, 1))}
 	w.group.SetLimit(atOnce)
 	return w
 }
 
-// Try has a free walker do something, if there is one.
-func (w *Walkers) Try(do func()) bool { return w.group.TryGo(func() error { do(); return nil }) }
+// Here has a free walker do something; if there is none, the caller does it.
+func (w *Walkers) Here(do func()) {
+	if !w.group.TryGo(func() error { do(); return nil }) {
+		do()
+	}
+}
 
-// Next has the next free walker do something.
-func (w *Walkers) Next(do func()) { w.group.Go(func() error { do(); return nil }) }
+// Next has the next free walker do something; without walkers, the caller does it.
+func (w *Walkers) Next(do func()) {
+	if w.atOnce == 0 {
+		do()
+		return
+	}
+	w.group.Go(func() error { do(); return nil })
+}
+
+// Some calls do with a few of the names at a time, side by side, and returns all that it has returned.
+func (w *Walkers) Some(names []string, few int, do func([]string) []string) (all []string) {
+	var mu sync.Mutex
+	var working sync.WaitGroup
+	for some := range slices.Chunk(names, few) {
+		working.Add(1)
+		w.Here(func() {
+			defer working.Done()
+			got := do(some)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, got...)
+		})
+	}
+	working.Wait()
+	return all
+}
 
 // Wait waits until all are free.
 func (w *Walkers) Wait() { _ = w.group.Wait() }
@@ -66,14 +101,4 @@ func (w *Walkers) keepPace(ctx context.Context, n int) {
 			<-ctx.Done()
 		}
 	}
-}
-
-// Options say how the trash is emptied.
-type Options struct {
-	// Workers is how many directories are emptied, or records read, at once; 0 is
-	// DefaultSweepWorkers.
-	Workers int
-	// Progress, if not nil, is called after every Every removals; one call at a time.
-	Progress func(operations.Swept)
-	Every    int64 // 0 is 1000
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,18 +16,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
-// VolumeCount counts one volume. Directories are read in pieces, and each is walked by the goroutine that has found
+// count counts one volume. Directories are read in pieces, and each is walked by the goroutine that has found
 // it, unless another one is free: so what is held in memory is bounded by their depth, however many entries
 // they have.
-type VolumeCount struct {
-	Survey *SurveyRun
+type count struct {
+	survey *survey
 	path   string
 	done   chan struct{} // closed when the numbers are final
 	walked sync.WaitGroup
 
 	mu         sync.Mutex
 	sum        tally  // guarded by mu
-	Incomplete string // guarded by mu; the first reason
+	incomplete string // guarded by mu; the first reason
 }
 
 // tally is a sum of files. Of a file with n links each counts one nth: together they are the file, without
@@ -50,18 +49,18 @@ func (t *tally) add(info fs.FileInfo) {
 	t.files++
 }
 
-func (c *VolumeCount) usage() operations.Usage {
+func (c *count) usage() operations.Usage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return operations.Usage{
 		Path:       c.path,
 		Bytes:      c.sum.bytes + int64(math.Round(c.sum.linkedBytes)),
 		Files:      c.sum.files + int64(math.Round(c.sum.linkedFiles)),
-		Incomplete: c.Incomplete,
+		Incomplete: c.incomplete,
 	}
 }
 
-func (c *VolumeCount) add(sum tally) {
+func (c *count) add(sum tally) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sum.bytes += sum.bytes
@@ -70,29 +69,29 @@ func (c *VolumeCount) add(sum tally) {
 	c.sum.linkedFiles += sum.linkedFiles
 }
 
-// Fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
+// fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
 // does not answer, the survey ends: no other volume could be counted.
-func (c *VolumeCount) Fail(err error) {
+func (c *count) fail(err error) {
 	if fsroot.IsGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return
 	}
 	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ETIMEDOUT) {
-		c.Survey.Cancel(err)
+		c.survey.cancel(err)
 	}
 	c.lack(err.Error())
 }
 
-func (c *VolumeCount) lack(reason string) {
+func (c *count) lack(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Incomplete == "" {
-		c.Incomplete = reason
+	if c.incomplete == "" {
+		c.incomplete = reason
 	}
 }
 
 // run counts the volume, as far as its time allows.
-func (c *VolumeCount) run(all context.Context) {
-	ctx, cancel := context.WithTimeout(all, c.Survey.options.VolumeTime)
+func (c *count) run(all context.Context) {
+	ctx, cancel := context.WithTimeout(all, c.survey.options.VolumeTime)
 	c.walked.Add(1)
 	defer c.walked.Done()
 	go func() {
@@ -100,24 +99,24 @@ func (c *VolumeCount) run(all context.Context) {
 		defer close(c.done)
 		c.walked.Wait()
 		if ctx.Err() != nil {
-			c.lack("counting it took longer than " + c.Survey.options.VolumeTime.String())
+			c.lack("counting it took longer than " + c.survey.options.VolumeTime.String())
 		}
 	}()
 	d, err := c.open(ctx)
 	if err != nil {
-		c.Fail(err)
+		c.fail(err)
 		return
 	}
 	c.directory(ctx, d, 0)
 }
 
 // open opens the volume's directory. A symbolic link on the way is refused.
-func (c *VolumeCount) open(ctx context.Context) (*os.Root, error) {
-	at := c.Survey.System.Root
+func (c *count) open(ctx context.Context) (*os.Root, error) {
+	at := c.survey.System.Root
 	for name := range strings.SplitSeq(c.path[1:], "/") {
-		c.Survey.Request(ctx, 3)
+		c.survey.Request(ctx, 3)
 		next, err := at.Enter(ctx, name)
-		if at != c.Survey.System.Root {
+		if at != c.survey.System.Root {
 			at.Close()
 		}
 		if err != nil {
@@ -136,14 +135,14 @@ func (c *VolumeCount) open(ctx context.Context) (*os.Root, error) {
 	return at.Root, nil
 }
 
-// MaxCountDepth is how deep below a volume's directory files are counted. A volume that is deeper is reported
+// maxCountDepth is how deep below a volume's directory files are counted. A volume that is deeper is reported
 // as incomplete. Paths that programs can use, of 4096 bytes, rarely have so many directories.
-const MaxCountDepth = 128
+const maxCountDepth = 128
 
-// PieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
+// pieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
 // less where the pieces of many directories above are held. With all workers in directories of maxCountDepth,
 // full of directories with the longest names, they take less than 48 MiB.
-func PieceAt(depth int) int {
+func pieceAt(depth int) int {
 	if depth < 8 {
 		return 32 << 10
 	}
@@ -151,22 +150,22 @@ func PieceAt(depth int) int {
 }
 
 // directory counts what is in a directory, and closes it.
-func (c *VolumeCount) directory(ctx context.Context, root *os.Root, depth int) {
+func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
 	d := &sharedRoot{Root: root}
 	d.users.Add(1)
 	defer d.leave()
-	c.Survey.Request(ctx, 1)
+	c.survey.Request(ctx, 1)
 	list, err := d.Open(".")
 	if err != nil {
-		c.Fail(err)
+		c.fail(err)
 		return
 	}
 	defer list.Close()
 	for ctx.Err() == nil {
 		var names []string
-		c.Survey.MayRequest(ctx, func() { names, err = fsroot.ReadNames(list, PieceAt(depth)) })
-		below := c.entries(ctx, d, names)
-		if depth == MaxCountDepth && len(below) > 0 {
+		c.survey.MayRequest(ctx, func() { names, err = fsroot.ReadNames(list, pieceAt(depth)) })
+		below := c.survey.Some(names, inspectedBy, func(some []string) []string { return c.inspect(ctx, d, some) })
+		if depth == maxCountDepth && len(below) > 0 {
 			c.lack("it has directories that are nested too deep to be counted")
 			below = nil
 		}
@@ -179,37 +178,17 @@ func (c *VolumeCount) directory(ctx context.Context, root *os.Root, depth int) {
 			return
 		}
 		if err != nil {
-			c.Fail(err)
+			c.fail(err)
 			return
 		}
 	}
 }
 
-// atOnce is how many entries one goroutine inspects before it begins others.
-const atOnce = 16
+// inspectedBy is how many entries one goroutine inspects, while others inspect the next.
+const inspectedBy = 16
 
-// entries counts entries of a directory, and gives the names of those that are directories.
-func (c *VolumeCount) entries(ctx context.Context, d *sharedRoot, names []string) (below []string) {
-	var mu sync.Mutex
-	var inspecting sync.WaitGroup
-	for some := range slices.Chunk(names, atOnce) {
-		inspecting.Add(1)
-		inspect := func() {
-			defer inspecting.Done()
-			directories := c.inspect(ctx, d, some)
-			mu.Lock()
-			defer mu.Unlock()
-			below = append(below, directories...)
-		}
-		if !c.Survey.Try(inspect) {
-			inspect()
-		}
-	}
-	inspecting.Wait()
-	return below
-}
-
-func (c *VolumeCount) inspect(ctx context.Context, d *sharedRoot, names []string) (below []string) {
+// inspect counts entries of a directory, and gives the names of those that are directories.
+func (c *count) inspect(ctx context.Context, d *sharedRoot, names []string) (below []string) {
 	var sum tally
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -217,9 +196,9 @@ func (c *VolumeCount) inspect(ctx context.Context, d *sharedRoot, names []string
 		}
 		var info os.FileInfo
 		var err error
-		c.Survey.MayRequest(ctx, func() { info, err = d.Lstat(name) })
+		c.survey.MayRequest(ctx, func() { info, err = d.Lstat(name) })
 		if err != nil {
-			c.Fail(err)
+			c.fail(err)
 			continue
 		}
 		sum.add(info)
@@ -232,24 +211,21 @@ func (c *VolumeCount) inspect(ctx context.Context, d *sharedRoot, names []string
 }
 
 // below counts a directory in another one, here or in a free goroutine.
-func (c *VolumeCount) below(ctx context.Context, parent *sharedRoot, name string, depth int) {
+func (c *count) below(ctx context.Context, parent *sharedRoot, name string, depth int) {
 	parent.users.Add(1)
 	c.walked.Add(1)
-	walk := func() {
+	c.survey.Here(func() {
 		defer c.walked.Done()
-		c.Survey.Request(ctx, 1)
+		c.survey.Request(ctx, 1)
 		// A link that has replaced the directory leads nowhere but into the parent: os.Root holds that.
 		root, err := parent.OpenRoot(name)
 		parent.leave()
 		if err != nil {
-			c.Fail(err)
+			c.fail(err)
 			return
 		}
 		c.directory(ctx, root, depth)
-	}
-	if !c.Survey.Try(walk) {
-		walk()
-	}
+	})
 }
 
 // sharedRoot is an open directory that its last user closes.

@@ -21,15 +21,15 @@ type Options struct {
 	// VolumeTime is how long one volume may take. After that, what was counted so far is found.
 	VolumeTime time.Duration // 0 is defaultVolumeTime
 	// Workers is how many requests are under way at once, and Rate how many begin in a second.
-	Workers, Rate int // 0 is DefaultSurveyWorkers and DefaultSurveyRate
+	Workers, Rate int // 0 is defaultWorkers and defaultRate
 }
 
 const (
-	// DefaultSurveyWorkers hide the round trips of an NFS server from each other. With more, the memory
+	// defaultWorkers hide the round trips of an NFS server from each other. With more, the memory
 	// of a survey could exceed its limit: see pieceAt.
-	DefaultSurveyWorkers = 24
-	// DefaultSurveyRate is a seventh of what EFS serves in its slowest mode.
-	DefaultSurveyRate = 5000
+	defaultWorkers = 24
+	// defaultRate is a seventh of what EFS serves in its slowest mode.
+	defaultRate = 5000
 
 	defaultVolumeTime = time.Hour
 	// countedAhead bounds how many volumes are counted while the one before them takes long.
@@ -46,11 +46,11 @@ func Survey(ctx context.Context, f *fsroot.FileSystem, o Options) error {
 	ctx, cancel := context.WithCancelCause(job)
 	defer cancel(nil)
 	o.VolumeTime = cmp.Or(o.VolumeTime, defaultVolumeTime)
-	s := &SurveyRun{
-		options: o, Cancel: cancel,
-		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, DefaultSurveyWorkers), cmp.Or(o.Rate, DefaultSurveyRate)),
+	s := &survey{
+		options: o, cancel: cancel,
+		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, defaultWorkers), cmp.Or(o.Rate, defaultRate)),
 	}
-	counted := make(chan *VolumeCount, countedAhead)
+	counted := make(chan *count, countedAhead)
 	var walking sync.WaitGroup
 	walking.Go(func() {
 		defer close(counted)
@@ -72,26 +72,26 @@ func Survey(ctx context.Context, f *fsroot.FileSystem, o Options) error {
 	return context.Cause(ctx)
 }
 
-// SurveyRun is one run.
-type SurveyRun struct {
+// survey is one run.
+type survey struct {
 	*treewalk.Walkers
 	options Options
-	Cancel  context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 }
 
 // countAll begins to count each volume when a walker is free for it.
-func (s *SurveyRun) countAll(ctx context.Context, counted chan<- *VolumeCount) {
-	walk := ledger.OwnedWalk{After: s.options.After, Workers: cmp.Or(s.options.Workers, DefaultSurveyWorkers), Request: s.Request}
+func (s *survey) countAll(ctx context.Context, counted chan<- *count) {
+	walk := ledger.OwnedWalk{After: s.options.After, Workers: cmp.Or(s.options.Workers, defaultWorkers), Request: s.Request}
 	err := walk.Each(ctx, s.System, func(p string) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		c := &VolumeCount{Survey: s, path: p, done: make(chan struct{})}
+		c := &count{survey: s, path: p, done: make(chan struct{})}
 		s.Next(func() { c.run(ctx) })
 		counted <- c
 		return true
 	})
 	if err != nil && ctx.Err() == nil {
-		s.Cancel(err)
+		s.cancel(err)
 	}
 }

@@ -1,13 +1,18 @@
-package enginetest
+package batch
 
 import (
-	"fmt"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/batch"
+	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
+	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
 func TestPhases(t *testing.T) {
@@ -42,28 +47,53 @@ func TestPhases(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, batch.Phases(tt.ops)); diff != "" {
+			if diff := cmp.Diff(tt.want, phases(tt.ops)); diff != "" {
 				t.Errorf("phases mismatch (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Setups that run side by side make the directories on the way once, and get a gid each.
-func TestSetupsSideBySide(t *testing.T) {
-	asRoot(t)
-	w := newFixture(t)
-	var ops []operations.Operation
-	for n := range 64 {
-		ops = append(ops, allocating(setupOf(owner("c1", "ns", n), fmt.Sprintf("/deep/%d/%d/%d", n%2, n%4, n))))
+func TestRestoresComeAfterSetupsOfOtherPaths(t *testing.T) {
+	op := func(kind operations.Kind, volume, p string) operations.Operation {
+		return operations.Operation{Kind: kind, Owner: operations.Owner{Volume: volume}, Path: p}
 	}
-	byGID := map[int]string{}
-	for i, gid := range w.gidsOf(ops...) {
-		if gid < 2000 || byGID[gid] != "" {
-			t.Errorf("%s has the gid %d, and so has %q", ops[i].Path, gid, byGID[gid])
-		}
-		byGID[gid] = ops[i].Path
-		w.there(ops[i].Path)
+	ops := []operations.Operation{
+		op(operations.Restore, "0", "/back"), op(operations.Setup, "1", "/back"), op(operations.Setup, "2", "/other"), op(operations.Cleanup, "3", "/back"),
+		op(operations.Setup, "4", "/third"), op(operations.Release, "5", "/other"), op(operations.Restore, "6", "/more"),
 	}
-	w.wantWholeLedger(byGID)
+	if got, want := slices.Concat(slices.Concat(phases(ops)...)...), []int{5, 3, 2, 4, 0, 6, 1}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestGIDsAreReclaimedOnlyAlone(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root gives directories a group")
+	}
+	dir := enginetest.Memory(t)
+	gids := filepath.Join(dir, ".efs-stunnel/gids")
+	if err := errors.Join(os.MkdirAll(gids, 0o700), os.WriteFile(filepath.Join(gids, "3000"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fsroot.Open(t.Context(), dir, fsroot.Options{FileSystemID: "fs-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := Begin(t.Context(), f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.End()
+	op := operations.Operation{
+		Kind: operations.Setup, Owner: operations.Owner{Volume: "pvc-1", Cluster: "c1", Namespace: "ns", Claim: "a", ClaimUID: "1"}, Path: "/ns/a",
+	}
+	op.AllocateGID, op.GIDMin, op.GIDMax = true, 3000, 3000
+	if _, err := b.doBesideOthers(t.Context(), op); !errors.Is(err, ledger.ErrAlone) {
+		t.Errorf("beside others: %v", err)
+	}
+	if result := b.Do(t.Context(), op); result.State != operations.Done || result.GID != 3000 {
+		t.Errorf("got %+v", result)
+	}
 }
