@@ -171,11 +171,14 @@ func (t *Trash) eachRecord(ctx context.Context, do func(*Record)) error {
 // SlotsByVolume lists the slots that have a record by their volume.
 func (t *Trash) SlotsByVolume(ctx context.Context) (map[string][]string, error) {
 	all, err := t.listAll(ctx)
+	if err != nil {
+		return nil, err
+	}
 	slots := map[string][]string{}
 	for _, slot := range all.records {
 		slots[volumeOf(slot)] = append(slots[volumeOf(slot)], slot)
 	}
-	return slots, err
+	return slots, nil
 }
 
 func parseRecord(slot string, data []byte, written time.Time) *Record {
