@@ -3,12 +3,22 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/pkg/worker/trash"
+	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
+	"gnuthought.com/efs-stunnel/pkg/worker/usage"
 )
 
 // task does the work of a sweep or a survey, and writes its report, whatever the work came to.
@@ -57,4 +67,123 @@ func every(interval time.Duration, call func()) (stop func()) {
 // counts are in a group of their own: the log keys that all our programs share name objects.
 func counts(pairs ...any) slog.Attr {
 	return slog.Group("count", pairs...) //nolint:sloglint // the group's name; its keys are numbers of this program only
+}
+
+// sweep empties the trash until its time is over; the next sweep continues.
+func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *operations.TaskReport) (err error) {
+	progress, stop := j.logSweep()
+	report.Swept, err = trash.Sweep(ctx, fileSystem, progress)
+	stop()
+	swept := report.Swept
+	j.log.Info("sweep ended", counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown))
+	if swept.Unknown > 0 {
+		j.log.Warn("directories stay in the trash: they have no record that this version can read", counts("unknown", swept.Unknown))
+	}
+	return err
+}
+
+// progressEvery is how many removals are counted at once: few, because each can be slow.
+const progressEvery = 100
+
+// logSweep logs the progress of a sweep at intervals until stop, also while nothing is removed, so that the log
+// shows a server that hangs.
+func (j job) logSweep() (options treewalk.Options, stop func()) {
+	var swept atomic.Pointer[operations.Swept]
+	swept.Store(&operations.Swept{})
+	stop = every(wellknown.SweepProgressInterval, func() {
+		j.log.Info("sweep in progress", counts("removed", swept.Load().Removed, "volumes", swept.Load().Volumes))
+	})
+	return treewalk.Options{Progress: func(s operations.Swept) { swept.Store(&s) }, Every: progressEvery}, stop
+}
+
+const (
+	// surveyMemory is where the garbage collector begins to work harder, below the limit of the container.
+	surveyMemory = 48 << 20
+	// maxSurveyOutput is less than kubelet keeps of a container's log, which the manager reads.
+	maxSurveyOutput = 4 << 20
+)
+
+// errFullLog ends a survey whose log is long enough; the next one continues.
+var errFullLog = errors.New("the log is full")
+
+// survey writes a line for each volume, until all are counted, its log is full or its time is over.
+func (j job) survey(ctx context.Context, fileSystem *fsroot.FileSystem, report *operations.TaskReport) error {
+	debug.SetMemoryLimit(surveyMemory)
+	written := 0
+	err := usage.Survey(ctx, fileSystem, usage.Options{
+		After: j.options.after,
+		// Of a Job that ends in time at least the first volume is found, so that the next one continues after it.
+		VolumeTime: j.options.timeLimit() / 2,
+		Found: func(usage operations.Usage) error {
+			line, err := usage.Encode()
+			if err != nil {
+				return err
+			}
+			n, err := fmt.Fprintf(j.Stdout, "%s\n", line)
+			if err != nil {
+				return fmt.Errorf("writing what %s uses: %w", usage.Path, err)
+			}
+			report.Counted++
+			if written += n; written >= maxSurveyOutput {
+				return errFullLog
+			}
+			return nil
+		},
+	})
+	j.log.Info("survey ended", counts("volumes", report.Counted))
+	if errors.Is(err, errFullLog) { // it ends as planned
+		report.Stopped, err = true, nil
+	}
+	return err
+}
+
+// answerRequest answers a request of an administrator, as lines on the standard output.
+func (j job) answerRequest(ctx context.Context) error {
+	answer := requests.NewWriter(j.Stdout)
+	end := requests.End{}
+	err := j.answer(ctx, answer, &end)
+	if err != nil {
+		end.Stopped, end.Error = fsroot.IsStop(err), operations.Truncate(fsroot.ResultOf(err).Message, maxErrorBytes)
+		err = errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+end.Error)))
+	}
+	return errors.Join(err, answer.End(end))
+}
+
+// maxErrorBytes is as much of an error as an answer has.
+const maxErrorBytes = 1024
+
+func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.End) error {
+	fileSystem, err := j.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer fileSystem.Close()
+	switch request := j.options.request; request.Do {
+	case requests.ListTrash:
+		return trash.List(ctx, fileSystem, answer.Trashed)
+	case requests.EmptyTrash:
+		progress, stop := j.logSweep()
+		defer stop()
+		swept, err := trash.Empty(ctx, fileSystem, *request.Selection, progress)
+		end.Swept = &swept
+		return err
+	case requests.ListOwners:
+		if request.Lost != nil {
+			if err := batch.CheckGone(ctx, fileSystem, *request.Lost); err != nil {
+				return err
+			}
+		}
+		return ledger.ListOwners(ctx, fileSystem, answer.Owned)
+	case requests.ReleaseCluster:
+		return batch.ReleaseCluster(ctx, fileSystem, *request.Release, answer.Owned)
+	case requests.ListDirectories:
+		return errors.Join(
+			ledger.ListOwners(ctx, fileSystem, answer.Owned),
+			fileSystem.ListDirectories(ctx, *request.Directories, answer.Directory),
+		)
+	case requests.AdoptVolumes:
+		return batch.AdoptVolumes(ctx, fileSystem, *request.Adoption, answer.Adopted)
+	default:
+		return fmt.Errorf("there is no request %q", request.Do) // parseOptions has refused it
+	}
 }

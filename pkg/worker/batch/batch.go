@@ -1,3 +1,5 @@
+// Package batch carries out operations under the lock of a file system: it makes, removes and restores the
+// directories of volumes. Repeating an operation is harmless, whatever line the last run stopped at.
 package batch
 
 import (
@@ -6,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -58,13 +61,12 @@ type Batch struct {
 	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
 
-	// slots are those in the trash that findByVolume has listed, by volume, and otherRecords the records that
-	// findByClaim has read, by claim uid; nil until they have. Only restores use them, which are in one set.
-	slots        map[string][]string
-	otherRecords map[string][]*trash.Record
-
 	listing sync.Mutex
-	earlier map[string][]string // slots by volume, as earlierSlots has listed them; guarded by listing
+	slots   map[string][]string // of the trash, by volume, as a phase has listed them; nil until then; guarded by listing
+
+	// otherRecords are those that findByClaim has read, by claim uid; nil until then. Only restores use them, which are
+	// in one set.
+	otherRecords map[string][]*trash.Record
 
 	// running is held for reading during an operation, and for writing while no other one may run.
 	running sync.RWMutex
@@ -213,4 +215,36 @@ func (b *Batch) Check(ctx context.Context, op operations.Operation) error {
 		return fsroot.Refuse(operations.BadOperation, "%v", err)
 	}
 	return nil
+}
+
+// Outcome is a result, with what the log says about it.
+type Outcome struct {
+	operations.Result
+	Action fsroot.Action
+}
+
+// DoneBy returns the outcome of an operation that is done.
+func DoneBy(action fsroot.Action, result operations.Result) Outcome {
+	result.State = operations.Done
+	return Outcome{result, action}
+}
+
+// OutcomeOf is that of an operation that ended with an error.
+func OutcomeOf(err error) Outcome {
+	result := fsroot.ResultOf(err)
+	_, refused := fsroot.AsRefusal(err)
+	switch {
+	case result.State == operations.NotDone:
+		return Outcome{result, fsroot.Stopped}
+	case refused:
+		return Outcome{result, fsroot.Refused}
+	}
+	return Outcome{result, fsroot.Failed}
+}
+
+// ReportTo tells the observer of a file system how an operation has ended.
+func (o Outcome) ReportTo(f *fsroot.FileSystem, op operations.Operation, duration time.Duration) {
+	if f.OnEnd != nil {
+		f.OnEnd(fsroot.Ended{Operation: op, Result: o.Result, Action: o.Action, Duration: duration})
+	}
 }

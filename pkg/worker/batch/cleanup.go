@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"slices"
+	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
@@ -100,7 +101,7 @@ func (b *Batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 
 // wasTrashed reports whether an earlier run of a cleanup has moved the directory to the trash.
 func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bool, err error) {
-	slots, err := b.earlierSlots(ctx)
+	slots, err := b.listedSlots(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -108,14 +109,14 @@ func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bo
 	return was, err
 }
 
-// earlierSlots lists the trash once for a batch.
-func (b *Batch) earlierSlots(ctx context.Context) (slots map[string][]string, err error) {
+// listedSlots lists the trash once for a phase: what an earlier phase has moved there is in the list.
+func (b *Batch) listedSlots(ctx context.Context) (slots map[string][]string, err error) {
 	b.listing.Lock()
 	defer b.listing.Unlock()
-	if b.earlier == nil {
-		b.earlier, err = b.trash.SlotsByVolume(ctx)
+	if b.slots == nil {
+		b.slots, err = b.trash.SlotsByVolume(ctx)
 	}
-	return b.earlier, err
+	return b.slots, err
 }
 
 // kept is the result of a cleanup that is done and leaves the directory.
@@ -259,4 +260,14 @@ func (b *Batch) release(ctx context.Context, op operations.Operation) (Outcome, 
 		return done, b.Ledger.SetState(ctx, op.Path, found.Own, ledger.StateRetained)
 	}
 	return done, b.Ledger.Drop(ctx, op.Path, found.Own)
+}
+
+// abandon ends a clone whose claim is deleted. The copy goes where sweeps remove everything, whether it is
+// complete or not; if it was published, as the directory of any volume that is cleaned up.
+func (b *Batch) abandon(ctx context.Context, op operations.Operation) (Outcome, error) {
+	if _, err := b.trash.DiscardCopy(ctx, op.Volume, func(time.Time) bool { return true }); err != nil {
+		return Outcome{}, err
+	}
+	op.Kind, op.Abandon, op.LeaveToOthers = operations.Cleanup, false, true
+	return b.cleanup(ctx, op)
 }

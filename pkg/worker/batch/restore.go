@@ -99,12 +99,12 @@ func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash
 
 // findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
 func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.Record, error) {
-	slots, err := b.slotsOf(ctx, volume)
+	slots, err := b.listedSlots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var records []*trash.Record
-	if err := b.trash.RecordsOf(ctx, slots, func(record *trash.Record) { records = append(records, record) }); err != nil {
+	if err := b.trash.RecordsOf(ctx, slots[volume], func(record *trash.Record) { records = append(records, record) }); err != nil {
 		return nil, err
 	}
 	return b.newest(records)
@@ -126,16 +126,6 @@ func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) 
 		}
 	}
 	return last, nil
-}
-
-// slotsOf are the slots of a volume when the first restore of the batch began.
-func (b *Batch) slotsOf(ctx context.Context, volume string) ([]string, error) {
-	if b.slots != nil {
-		return b.slots[volume], nil
-	}
-	var err error
-	b.slots, err = b.trash.SlotsByVolume(ctx)
-	return b.slots[volume], err
 }
 
 // findByClaim finds the directory of a claim whose volume is not named after it, as those of the

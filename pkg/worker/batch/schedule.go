@@ -18,6 +18,7 @@ func (b *Batch) run(ctx context.Context, ops []operations.Operation, progress fu
 	var mu sync.Mutex
 	done := 0
 	for _, phase := range phases(ops) {
+		b.slots = nil
 		b.runPhase(ctx, phase, func(i int) {
 			start := time.Now()
 			ended := b.Do(ctx, ops[i])

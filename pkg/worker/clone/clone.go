@@ -1,3 +1,4 @@
+// Package clone copies the directory of a volume aside, while batches go on, and publishes the copy by one rename.
 package clone
 
 import (
@@ -213,16 +214,28 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	if err != nil {
 		return "", err
 	}
-	links, err := c.openLinks(ctx)
+	linked, err := c.openFolder(ctx, linksName)
 	if err != nil {
 		return "", err
 	}
+	links := &linkTable{dir: linked}
 	defer links.close()
 	removed, err := c.openFolder(ctx, removedName)
 	if err != nil {
 		return "", err
 	}
 	defer removed.Close()
+	copying := newCopying(c.System, begun, links, removed, c.options)
+	copying.lock = c.lock
+	if copying.started, err = c.System.ServerNow(ctx); err != nil {
+		return "", err
+	}
+	if c.options.Started != nil {
+		c.options.Started(copying.progress)
+	}
+	if err := c.empty(ctx, copying, removedName); err != nil { // of earlier runs, before more space is needed
+		return "", err
+	}
 	to, err := c.openFolder(ctx, copyName)
 	if err != nil {
 		return "", err
@@ -230,17 +243,6 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	from, err := fsroot.OpenAt(c.source, ".", os.O_RDONLY, 0)
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
-	}
-	copying := newCopying(c.System, begun, links, removed, c.options)
-	copying.lock = c.lock
-	if copying.started, err = c.System.ServerNow(ctx); err != nil {
-		return "", errors.Join(err, from.Close(), to.Close())
-	}
-	if c.options.Started != nil {
-		c.options.Started(copying.progress)
-	}
-	if err := c.empty(ctx, copying, removedName); err != nil { // of earlier runs, before more space is needed
-		return "", errors.Join(err, from.Close(), to.Close())
 	}
 	if c.cut, err = copying.run(ctx, from, to); err != nil {
 		return "", err

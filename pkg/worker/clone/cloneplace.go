@@ -96,14 +96,6 @@ func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
 	return d.Open(".")
 }
 
-func (c *clone) openLinks(ctx context.Context) (*linkTable, error) {
-	d, err := c.openFolder(ctx, linksName)
-	if err != nil {
-		return nil, err
-	}
-	return &linkTable{dir: d}, nil
-}
-
 // empty removes what is in directories of the place, as a sweep does, at the pace of the copying: the names that
 // the copy's files have beside their own, and what was part of the copy before.
 func (c *clone) empty(ctx context.Context, copying *copying, names ...string) error {

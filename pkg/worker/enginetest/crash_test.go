@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -116,11 +115,7 @@ func (s scenario) play(w *fixture, step func(string) error) (results []operation
 }
 
 func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(string) error) (results []operations.Result, err error) {
-	root, err := os.OpenRoot(w.dir)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f, err := fsroot.OpenRoot(ctx, root, fsroot.Options{FileSystemID: fsID, Workers: 1}, step)
+	f, err := fsroot.Open(ctx, w.dir, fsroot.Options{FileSystemID: fsID, Workers: 1, Hooks: fsroot.Hooks{Step: step}})
 	if err != nil {
 		return nil, err
 	}

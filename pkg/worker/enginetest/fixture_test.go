@@ -55,15 +55,11 @@ func (w *fixture) clone() *fixture {
 
 func (w *fixture) open(step func(string) error) *fsroot.FileSystem {
 	w.t.Helper()
-	root, err := os.OpenRoot(w.dir)
+	hooks := fsroot.Hooks{Step: step, ServerTime: func() time.Time { return w.now }}
+	f, err := fsroot.Open(context.Background(), w.dir, fsroot.Options{FileSystemID: fsID, Workers: w.workers, Hooks: hooks})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := fsroot.OpenRoot(context.Background(), root, fsroot.Options{FileSystemID: fsID, Workers: w.workers}, step)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f.ServerTime = func() time.Time { return w.now }
 	if w.full {
 		f.Space = noSpace
 	}

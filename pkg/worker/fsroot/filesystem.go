@@ -1,3 +1,12 @@
+// Package fsroot reaches what is on a mounted file system: it opens the right one, holds its lock, and walks paths
+// one component at a time. It knows nothing of owners.
+//
+// # Trust
+//
+// Tenants write inside their volumes, and a path may lead through what was once theirs. So a
+// path is walked one component at a time, through a handle on each directory; a component that
+// is a symbolic link, or that was replaced between check and use, ends the operation. os.Root
+// alone would follow a link that stays inside the file system, into another tenant's data.
 package fsroot
 
 import (
@@ -31,6 +40,7 @@ type Options struct {
 	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
 	// marker of a file system without one.
 	ReadOnly bool
+	Hooks    Hooks
 }
 
 // FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
@@ -45,19 +55,22 @@ type FileSystem struct {
 	serverAnswer time.Time // of the server that was asked for its time; zero until then; guarded by timeMu
 	askedAt      time.Time // when that was, by this process's monotonic clock; guarded by timeMu
 
-	// Hooks of tests, nil in production. step is called before every change and before directories and
-	// records are read; its error stops the batch or the sweep there. space is called before
-	// every step that needs space on the server, and its error stands for the server's answer. lost is
-	// called after every rename between two directories, and its error stands for an answer that never
-	// came. serverTime replaces the clock of the server.
-	Step       func(name string) error
-	stepMu     sync.Mutex // held during the hooks, which need not be safe for concurrent use
-	Space      func(name string) error
-	Lost       func(name string) error
+	Hooks
+	hooking sync.Mutex // held during the hooks with a name, which need not be safe for concurrent use
+}
+
+// Hooks are for tests, and nil in production.
+type Hooks struct {
+	// Step is called before every change and before directories and records are read; its error stops the batch or
+	// the sweep there.
+	Step func(name string) error
+	// Space is called before every step that needs space on the server, Source before a clone lists or reads its
+	// source; the error stands for the server's answer. Lost is called after every rename between two directories, and
+	// its error stands for an answer that never came.
+	Space, Source, Lost func(name string) error
+	// ServerTime replaces the clock of the server.
 	ServerTime func() time.Time
-	// source is called before a clone lists or reads its source, and its error stands for the server's answer.
-	Source func(name string) error
-	// request is called before n requests of a survey, a clone or a removal, by several goroutines at once.
+	// Request is called before n requests of a survey, a clone or a removal, by several goroutines at once.
 	Request func(n int)
 }
 
@@ -68,12 +81,7 @@ func Open(ctx context.Context, dir string, options Options) (*FileSystem, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the file system: %w", err)
 	}
-	return OpenRoot(ctx, root, options, nil)
-}
-
-// OpenRoot opens a file system by its root; step is a hook of tests.
-func OpenRoot(ctx context.Context, root *os.Root, options Options, step func(string) error) (*FileSystem, error) {
-	f := &FileSystem{OnEnd: options.Ended, Workers: cmp.Or(options.Workers, DefaultWorkers), Step: step}
+	f := &FileSystem{OnEnd: options.Ended, Workers: cmp.Or(options.Workers, DefaultWorkers), Hooks: options.Hooks}
 	f.Root = &Dir{Root: root, System: f, Path: "/"}
 	if err := f.identify(ctx, options); err != nil {
 		f.Close()
@@ -165,8 +173,8 @@ func (f *FileSystem) Hook(hook func(step string) error, step string) error {
 	if hook == nil {
 		return nil
 	}
-	f.stepMu.Lock()
-	defer f.stepMu.Unlock()
+	f.hooking.Lock()
+	defer f.hooking.Unlock()
 	return hook(step)
 }
 

@@ -30,8 +30,8 @@ func MakePrivate(ctx context.Context, parent *Dir, name string) error {
 	return parent.MakePrivate(ctx, name)
 }
 
-// MaxOpen bounds the handles that a tree keeps between two operations.
-const MaxOpen = 256
+// maxOpen bounds the handles that a tree keeps between two operations.
+const maxOpen = 256
 
 // Dir opens the directory at a path; "/" is the base.
 func (t *Tree) Dir(ctx context.Context, p string) (*Dir, error) {
@@ -135,7 +135,7 @@ func (t *Tree) IsLarge() bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.open) > MaxOpen
+	return len(t.open) > maxOpen
 }
 
 // Trim closes handles if they are many. None may be in use.

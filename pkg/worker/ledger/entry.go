@@ -1,3 +1,26 @@
+// Package ledger records which volumes own which path, and which groups are allocated.
+//
+// # On the file system
+//
+//	/.efs-stunnel/file-system-id        which file system this is
+//	/.efs-stunnel/lock                  held while a batch changes anything
+//	/.efs-stunnel/owners/<path>/@<volume>          an owner of <path> (JSON)
+//	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun; with ~<time> behind it, its
+//	                                    directory goes there in the trash
+//	/.efs-stunnel/owners/<path>/@<volume>.retained one whose volume is gone, and whose data stays
+//	/.efs-stunnel/gids/<gid>            for whom this group was allocated (JSON)
+//	/.efs-stunnel/trash/<volume>        a deleted directory that may be removed at once; when a claim begins
+//	                                    again, the volume has another incarnation, which is <volume>~2, ~3, …
+//	/.efs-stunnel/trash/<time>/<volume> one that may be removed then, by the server's clock; also NEVER
+//	/.efs-stunnel/trash/…/@<volume>     its record: whose it was, and how long it is kept (JSON)
+//	/.efs-stunnel/trash/@@sweeping/     the staging directory: what no restore can find any more
+//	/.efs-stunnel/clones/<volume>/      a copy that is not complete yet, see clone.go
+//	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place; also
+//	                                    tmp-2, tmp-3, … when several are made side by side; of one batch
+//
+// Everything appears in its place by one rename, complete; but for the file of a gid, whose name is what
+// counts. An owner's entry is there before the
+// directory, and goes after it.
 package ledger
 
 import (
@@ -158,3 +181,54 @@ func (e *Entry) IsOfEarlierNamespace(owner operations.Owner) bool {
 	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
 		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
 }
+
+// A bucket is a directory in the trash for what is due at one time, which is its name. So a sweep reads nothing
+// that is not due. What is due at once is in the trash itself, and so is what a full server had no space to make a
+// bucket for. No volume has the name of a bucket. The record of a directory decides when it is removed.
+const (
+	BucketAtOnce = ""
+	BucketNever  = "NEVER"
+	bucketLayout = "20060102T150405Z"
+)
+
+// Times are rounded up, so that a bucket whose time is over holds nothing that is not due. Steps
+// that grow with the time to keep leave a hundred buckets for each, and a delay of a hundredth.
+const (
+	smallestStep = time.Second
+	largestStep  = 24 * time.Hour
+	stepsInKeep  = 100
+)
+
+// BucketFor returns the bucket of what is due at a time.
+func BucketFor(due time.Time, keep time.Duration, forever bool) string {
+	switch {
+	case forever:
+		return BucketNever
+	case keep == 0:
+		return BucketAtOnce
+	}
+	step := min(max((keep/stepsInKeep).Truncate(time.Second), smallestStep), largestStep)
+	up := due.Truncate(step)
+	if up.Before(due) {
+		up = up.Add(step)
+	}
+	return up.UTC().Format(bucketLayout)
+}
+
+// BucketTime returns when a bucket is due: zero is at once, not ok never.
+func BucketTime(bucket string) (at time.Time, ok bool) {
+	if bucket == BucketAtOnce {
+		return time.Time{}, true
+	}
+	at, err := time.Parse(bucketLayout, bucket)
+	return at, err == nil
+}
+
+// IsBucket reports whether a name is that of a bucket.
+func IsBucket(name string) bool {
+	_, hasTime := BucketTime(name)
+	return hasTime || name == BucketNever
+}
+
+// IncarnationMark is in no volume's name. The incarnations of a volume, from 1 on, lie beside each other in a bucket.
+const IncarnationMark = "~"

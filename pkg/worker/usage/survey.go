@@ -1,9 +1,18 @@
+// Package usage counts what volumes use. It reads only, and takes no lock.
 package usage
 
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -81,8 +90,8 @@ type survey struct {
 
 // countAll begins to count each volume when a walker is free for it.
 func (s *survey) countAll(ctx context.Context, counted chan<- *count) {
-	walk := ledger.OwnedWalk{After: s.options.After, Workers: cmp.Or(s.options.Workers, defaultWorkers), Request: s.Request}
-	err := walk.Each(ctx, s.System, func(p string) bool {
+	workers := cmp.Or(s.options.Workers, defaultWorkers)
+	err := ledger.EachPath(ctx, s.System, s.options.After, workers, s.Request, func(p string) bool {
 		if ctx.Err() != nil {
 			return false
 		}
@@ -93,5 +102,229 @@ func (s *survey) countAll(ctx context.Context, counted chan<- *count) {
 	})
 	if err != nil && ctx.Err() == nil {
 		s.cancel(err)
+	}
+}
+
+// count counts one volume. Directories are read in pieces, and each is walked by the goroutine that has found
+// it, unless another one is free: so what is held in memory is bounded by their depth, however many entries
+// they have.
+type count struct {
+	survey *survey
+	path   string
+	done   chan struct{} // closed when the numbers are final
+	walked sync.WaitGroup
+
+	mu         sync.Mutex
+	sum        tally  // guarded by mu
+	incomplete string // guarded by mu; the first reason
+}
+
+// tally is a sum of files. Of a file with n links each counts one nth: together they are the file, without
+// remembering which were seen. A file that several volumes link is divided among them.
+type tally struct {
+	bytes, files             int64
+	linkedBytes, linkedFiles float64
+}
+
+func (t *tally) add(info fs.FileInfo) {
+	stat := fsroot.StatOf(info)
+	bytes := stat.Blocks * fsroot.BlockSize
+	if links := float64(stat.Nlink); links > 1 && !info.IsDir() {
+		t.linkedBytes += float64(bytes) / links
+		t.linkedFiles += 1 / links
+		return
+	}
+	t.bytes += bytes
+	t.files++
+}
+
+func (c *count) usage() operations.Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return operations.Usage{
+		Path:       c.path,
+		Bytes:      c.sum.bytes + int64(math.Round(c.sum.linkedBytes)),
+		Files:      c.sum.files + int64(math.Round(c.sum.linkedFiles)),
+		Incomplete: c.incomplete,
+	}
+}
+
+func (c *count) add(sum tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sum.bytes += sum.bytes
+	c.sum.files += sum.files
+	c.sum.linkedBytes += sum.linkedBytes
+	c.sum.linkedFiles += sum.linkedFiles
+}
+
+// fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
+// does not answer, the survey ends: no other volume could be counted.
+func (c *count) fail(err error) {
+	if fsroot.IsGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+		return
+	}
+	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ETIMEDOUT) {
+		c.survey.cancel(err)
+	}
+	c.lack(err.Error())
+}
+
+func (c *count) lack(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.incomplete == "" {
+		c.incomplete = reason
+	}
+}
+
+// run counts the volume, as far as its time allows.
+func (c *count) run(all context.Context) {
+	ctx, cancel := context.WithTimeout(all, c.survey.options.VolumeTime)
+	c.walked.Add(1)
+	defer c.walked.Done()
+	go func() {
+		defer cancel()
+		defer close(c.done)
+		c.walked.Wait()
+		if ctx.Err() != nil {
+			c.lack("counting it took longer than " + c.survey.options.VolumeTime.String())
+		}
+	}()
+	d, err := c.open(ctx)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.directory(ctx, d, 0)
+}
+
+// open opens the volume's directory. A symbolic link on the way is refused.
+func (c *count) open(ctx context.Context) (*os.Root, error) {
+	at := c.survey.System.Root
+	for name := range strings.SplitSeq(c.path[1:], "/") {
+		c.survey.Request(ctx, 3)
+		next, err := at.Enter(ctx, name)
+		if at != c.survey.System.Root {
+			at.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		at = next
+	}
+	info, err := at.Inspect(".")
+	if err != nil {
+		at.Close()
+		return nil, err
+	}
+	var own tally
+	own.add(info)
+	c.add(own)
+	return at.Root, nil
+}
+
+// maxCountDepth is how deep below a volume's directory files are counted. A volume that is deeper is reported
+// as incomplete. Paths that programs can use, of 4096 bytes, rarely have so many directories.
+const maxCountDepth = 128
+
+// pieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
+// less where the pieces of many directories above are held. With all workers in directories of maxCountDepth,
+// full of directories with the longest names, they take less than 48 MiB.
+func pieceAt(depth int) int {
+	if depth < 8 {
+		return 32 << 10
+	}
+	return 4 << 10
+}
+
+// directory counts what is in a directory, and closes it.
+func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
+	d := &sharedRoot{Root: root}
+	d.users.Add(1)
+	defer d.leave()
+	c.survey.Request(ctx, 1)
+	list, err := d.Open(".")
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	defer list.Close()
+	for ctx.Err() == nil {
+		var names []string
+		c.survey.MayRequest(ctx, func() { names, err = fsroot.ReadNames(list, pieceAt(depth)) })
+		below := c.survey.Some(names, inspectedBy, func(some []string) []string { return c.inspect(ctx, d, some) })
+		if depth == maxCountDepth && len(below) > 0 {
+			c.lack("it has directories that are nested too deep to be counted")
+			below = nil
+		}
+		for _, name := range below {
+			if ctx.Err() == nil {
+				c.below(ctx, d, name, depth+1)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// inspectedBy is how many entries one goroutine inspects, while others inspect the next.
+const inspectedBy = 16
+
+// inspect counts entries of a directory, and gives the names of those that are directories.
+func (c *count) inspect(ctx context.Context, d *sharedRoot, names []string) (below []string) {
+	var sum tally
+	for _, name := range names {
+		if ctx.Err() != nil {
+			break
+		}
+		var info os.FileInfo
+		var err error
+		c.survey.MayRequest(ctx, func() { info, err = d.Lstat(name) })
+		if err != nil {
+			c.fail(err)
+			continue
+		}
+		sum.add(info)
+		if info.IsDir() {
+			below = append(below, name)
+		}
+	}
+	c.add(sum)
+	return below
+}
+
+// below counts a directory in another one, here or in a free goroutine.
+func (c *count) below(ctx context.Context, parent *sharedRoot, name string, depth int) {
+	parent.users.Add(1)
+	c.walked.Add(1)
+	c.survey.Here(func() {
+		defer c.walked.Done()
+		c.survey.Request(ctx, 1)
+		// A link that has replaced the directory leads nowhere but into the parent: os.Root holds that.
+		root, err := parent.OpenRoot(name)
+		parent.leave()
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.directory(ctx, root, depth)
+	})
+}
+
+// sharedRoot is an open directory that its last user closes.
+type sharedRoot struct {
+	*os.Root
+	users atomic.Int64
+}
+
+func (r *sharedRoot) leave() {
+	if r.users.Add(-1) == 0 {
+		_ = r.Close()
 	}
 }

@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -27,7 +26,19 @@ func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.
 	if err != nil {
 		return err
 	}
-	return releaseAll(ctx, f, release, found, emit)
+	ops := make([]operations.Operation, len(found))
+	for i, l := range found {
+		ops[i] = operations.Operation{Kind: operations.Release, Owner: l.Entry.Owner(), Path: l.Path}
+	}
+	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, nil).Results }
+	if release.DryRun {
+		run = func(piece []operations.Operation) []operations.Result { return make([]operations.Result, len(piece)) }
+	}
+	return inPieces(ctx, ops, run, func(i int, done bool, problem string) error {
+		owned := found[i].Owned()
+		owned.Released, owned.Problem = done, problem
+		return emit(owned)
+	})
 }
 
 // CheckGone refuses a cluster that has left a mark not long ago.
@@ -71,25 +82,39 @@ func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, vi
 	return nil
 }
 
-func releaseAll(ctx context.Context, f *fsroot.FileSystem, release requests.Release, found []ledger.ListedEntry, emit func(requests.Owned) error) error {
-	for piece := range slices.Chunk(found, wellknown.DefaultMountJobBatch) {
-		results := make([]operations.Result, len(piece))
-		if !release.DryRun {
-			ops := make([]operations.Operation, len(piece))
-			for i, l := range piece {
-				ops[i] = operations.Operation{Kind: operations.Release, Owner: l.Entry.Owner(), Path: l.Path}
-			}
-			results = Run(ctx, f, ops, nil).Results
+// AdoptVolumes makes volumes the owners of directories that exist, as the setup of an adopted volume does. It
+// takes over nothing of a cluster that seems to live. A volume that is refused does not keep the others from
+// their directories; emit gets what became of each.
+func AdoptVolumes(ctx context.Context, f *fsroot.FileSystem, adoption requests.Adoption, emit func(requests.Adopted) error) error {
+	if lost := adoption.Lost; lost != nil && lost.Cluster != adoption.Cluster {
+		if err := CheckGone(ctx, f, *lost); err != nil {
+			return err
 		}
-		for i, l := range piece {
-			owned := l.Owned()
-			owned.Released, owned.Problem = results[i].State == operations.Done, operations.Truncate(results[i].Message, fsroot.MaxProblemBytes)
-			if err := emit(owned); err != nil {
+	}
+	ops := make([]operations.Operation, len(adoption.Volumes))
+	for i, v := range adoption.Volumes {
+		ops[i] = adoption.Operation(v)
+	}
+	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, nil).Results }
+	return inPieces(ctx, ops, run, func(i int, _ bool, problem string) error {
+		return emit(requests.Adopted{Volume: adoption.Volumes[i].Name, Path: adoption.Volumes[i].Path, Problem: problem})
+	})
+}
+
+// inPieces runs operations in batches, between which other Jobs may have the lock, and emits how each has ended.
+func inPieces(ctx context.Context, ops []operations.Operation, run func([]operations.Operation) []operations.Result, emit func(i int, done bool, problem string) error) error {
+	for first := 0; first < len(ops); first += wellknown.DefaultMountJobBatch {
+		for i, result := range run(ops[first:min(first+wellknown.DefaultMountJobBatch, len(ops))]) {
+			done, problem := result.State == operations.Done, ""
+			if !done {
+				problem = operations.Truncate(result.Message, fsroot.MaxProblemBytes)
+			}
+			if err := emit(first+i, done, problem); err != nil {
 				return err
 			}
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("releasing the owners of a cluster: %w", &fsroot.StopError{Cause: context.Cause(ctx)})
+			return fmt.Errorf("changing the owners of directories: %w", &fsroot.StopError{Cause: context.Cause(ctx)})
 		}
 	}
 	return nil

@@ -1,2 +1,0 @@
-// Package usage counts what volumes use. It reads only, and takes no lock.
-package usage
