@@ -22,9 +22,7 @@ func (p *plugin) collect() *cobra.Command {
 		Long: "Write objects, events and logs of the installation to a compressed tar, for an issue.\n" +
 			"Secrets are not read, and what looks like a credential is replaced. Read the files before you publish them.\n\n" +
 			"Exit code 0: everything was collected. 2: a right is missing, which the file's README.txt names, or there is no file.",
-		Example:           "  kubectl efs-stunnel collect\n  kubectl efs-stunnel collect -o issue.tar.gz --redact-account",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  kubectl efs-stunnel collect\n  kubectl efs-stunnel collect -o issue.tar.gz --redact-account",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return p.runCollect(command.Context(), name, accounts)
 		},
@@ -38,13 +36,11 @@ func (p *plugin) runCollect(ctx context.Context, name string, accounts bool) err
 	if _, err := os.Lstat(name); name != "" && err == nil {
 		return fmt.Errorf("%s exists: want the name of a new file", name)
 	}
-	c, err := p.connect(p.flags)
+	c, progress, err := p.begin()
 	if err != nil {
 		return err
 	}
-	progress := newProgress(p.streams.ErrOut)
 	defer progress.stop()
-	progress.step("reading objects")
 	snapshot, err := p.gatherFrom(ctx, c, false)
 	if err != nil {
 		return err

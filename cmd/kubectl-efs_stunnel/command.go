@@ -116,16 +116,28 @@ func (p *plugin) root() *cobra.Command {
 	_ = command.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
 	_ = command.RegisterFlagCompletionFunc("system-namespace", p.completeNamespaces)
 	command.AddCommand(p.status(), p.doctor(), p.usage(), p.collect(), p.preflight(), p.dashboard(), p.trash(), p.owners(), p.rebuild(), p.importDirectories())
+	withoutArguments(command)
 	return command
+}
+
+// withoutArguments has the commands below one refuse arguments, and complete none, unless they say otherwise.
+func withoutArguments(parent *cobra.Command) {
+	for _, command := range parent.Commands() {
+		withoutArguments(command)
+		if command.RunE != nil && command.Args == nil {
+			command.Args = cobra.NoArgs
+		}
+		if command.ValidArgsFunction == nil && !command.HasSubCommands() {
+			command.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
 }
 
 func (p *plugin) status() *cobra.Command {
 	return &cobra.Command{
-		Use:               "status",
-		Short:             "Show the installation, problems first",
-		Example:           "  kubectl efs-stunnel status\n  kubectl efs-stunnel status -o json",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "status",
+		Short:   "Show the installation, problems first",
+		Example: "  kubectl efs-stunnel status\n  kubectl efs-stunnel status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			snapshot, err := p.gather(command.Context(), false)
 			if err != nil {
@@ -148,6 +160,7 @@ func (p *plugin) doctor() *cobra.Command {
 			"It says what was checked, what is wrong, and what mends it.",
 		Example: "  kubectl efs-stunnel doctor\n  kubectl efs-stunnel doctor pvc reports -n team\n" +
 			"  kubectl efs-stunnel doctor pod web-0 -n team\n  kubectl efs-stunnel doctor fs-0123456789abcdef0\n  kubectl efs-stunnel doctor node n1 -o json",
+		Args:              cobra.ArbitraryArgs, // subject checks them
 		ValidArgsFunction: p.completeSubject,
 		RunE: func(command *cobra.Command, args []string) error {
 			subject, err := p.subject(args)
@@ -220,17 +233,26 @@ func ended(level inspect.Level) error {
 }
 
 func (p *plugin) gather(ctx context.Context, withUsers bool) (*inspect.Snapshot, error) {
-	if err := inspect.CheckFormat(p.output); err != nil {
-		return nil, err
-	}
-	c, err := p.connect(p.flags)
+	c, progress, err := p.begin()
 	if err != nil {
 		return nil, err
 	}
-	progress := newProgress(p.streams.ErrOut)
 	defer progress.stop()
-	progress.step("reading objects")
 	return p.gatherFrom(ctx, c, withUsers)
+}
+
+// begin connects to the cluster for a command that reads its objects first.
+func (p *plugin) begin() (connection, *progress, error) {
+	if err := inspect.CheckFormat(p.output); err != nil {
+		return connection{}, nil, err
+	}
+	c, err := p.connect(p.flags)
+	if err != nil {
+		return connection{}, nil, err
+	}
+	progress := newProgress(p.streams.ErrOut)
+	progress.step("reading objects")
+	return c, progress, nil
 }
 
 func (p *plugin) gatherFrom(ctx context.Context, c connection, withUsers bool) (*inspect.Snapshot, error) {

@@ -25,9 +25,7 @@ func (p *plugin) dashboard() *cobra.Command {
 		Short: "Show the state of the installation in a browser",
 		Long: "Serve a page with the state of the installation on 127.0.0.1, until Ctrl-C. It is read-only and refreshes itself.\n" +
 			"Its address is printed, and has a part that cannot be guessed: whoever has it sees what you may read.",
-		Example:           "  kubectl efs-stunnel dashboard\n  kubectl efs-stunnel dashboard --port 8080",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  kubectl efs-stunnel dashboard\n  kubectl efs-stunnel dashboard --port 8080",
 		RunE: func(command *cobra.Command, _ []string) error {
 			if port < 0 || port > wellknown.MaxPort {
 				return fmt.Errorf("--port %d: want a port up to %d, or 0 for any", port, wellknown.MaxPort)

@@ -24,7 +24,7 @@ type importFlags struct {
 
 func (p *plugin) importDirectories() *cobra.Command {
 	var f importFlags
-	command := &cobra.Command{
+	command := p.onFileSystems(&cobra.Command{
 		Use:   "import (NAMESPACE/CLAIM=/path ... | --list FILE | --pattern PATTERN | --from PROVISIONER)",
 		Short: "Make volumes and claims of directories that exist",
 		Long: "Make volumes and bound claims of directories of a file system that exist, and have no owner.\n\n" +
@@ -33,10 +33,10 @@ func (p *plugin) importDirectories() *cobra.Command {
 		Example: "  kubectl efs-stunnel import team/reports=/old/reports --file-system fs-0123456789abcdef0\n" +
 			"  kubectl efs-stunnel import --pattern '/home/{namespace}/{claim}' --apply\n" +
 			"  kubectl efs-stunnel import --from nfs-subdir-external-provisioner --base /exports --class efs-stunnel --apply",
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, args []string) error { return p.runImport(command.Context(), args, f) },
-	}
-	f.add(command, p, wellknown.StorageClass, "storage class of volumes and claims")
+		Args:    cobra.ArbitraryArgs,
+		PreRunE: func(_ *cobra.Command, args []string) error { return f.check(args, *p.flags.Namespace) },
+	}, func(ctx context.Context, i installation, args []string) error { return p.runImport(ctx, i, args, f) })
+	f.add(command, wellknown.StorageClass, "storage class of volumes and claims")
 	flags := command.Flags()
 	flags.StringVar(&f.list, "list", "", "file with a line NAMESPACE/CLAIM=/path for each directory; - is the standard input")
 	flags.StringVar(&f.pattern, "pattern", "", "directories, with *, ?, {namespace} and {claim}; without {claim} the directory's name is the claim's")
@@ -49,18 +49,7 @@ func (p *plugin) importDirectories() *cobra.Command {
 	return command
 }
 
-func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) error {
-	choice, err := f.choice()
-	if err != nil {
-		return err
-	}
-	if err := f.check(args, *p.flags.Namespace); err != nil {
-		return err
-	}
-	i, err := p.locate(ctx, f.ledgerFlags)
-	if err != nil {
-		return err
-	}
+func (p *plugin) runImport(ctx context.Context, i installation, args []string, f importFlags) error {
 	if len(i.fileSystems) != 1 {
 		return fmt.Errorf("name the file system with --file-system: want one of %s", strings.Join(i.fileSystems, ", "))
 	}
@@ -72,7 +61,7 @@ func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) er
 	if err != nil {
 		return err
 	}
-	plan := rebuild.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
+	plan := rebuild.Import{Cluster: cluster, Choice: f.choice(), FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
 	items, err := p.planImport(ctx, i, plan, args, f)
 	if err != nil {
 		return err
@@ -106,7 +95,7 @@ func (f importFlags) check(args []string, namespace string) error {
 	case f.accessPoints != "" && !driver:
 		return fmt.Errorf("--access-points: it is for --from %s", rebuild.AWSDriver)
 	}
-	return nil
+	return f.outliveFlags.check()
 }
 
 func (p *plugin) planImport(ctx context.Context, i installation, plan rebuild.Import, args []string, f importFlags) ([]rebuild.Item, error) {

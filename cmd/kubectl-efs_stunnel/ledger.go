@@ -16,19 +16,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
-// ledgerFlags are the flags of all commands that ask file systems.
-type ledgerFlags struct {
-	image       string
-	fileSystems []string
-}
-
-func (l *ledgerFlags) add(command *cobra.Command, p *plugin) {
-	command.Flags().StringVar(&l.image, "worker-image", "", "image of the Jobs (default: that of mount Jobs)")
-	command.Flags().StringSliceVar(&l.fileSystems, "file-system", nil, "ids of file systems (default: all of the table)")
-	_ = command.RegisterFlagCompletionFunc("file-system", func(command *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return p.completeFileSystems(command, prefix)
-	})
-}
+// jobsNote ends the help of the groups of commands that ask file systems.
+const jobsNote = "\n\nEach command runs a Job on each file system, in the namespace of the installation, and deletes it."
 
 // installation has the objects of a cluster, and the runner of its ledger Jobs, that the commands need.
 type installation struct {
@@ -39,7 +28,26 @@ type installation struct {
 	fileSystems []string
 }
 
-func (p *plugin) locate(ctx context.Context, l ledgerFlags) (installation, error) {
+// onFileSystems completes a command that asks file systems: it adds their flags, and calls do with the installation.
+func (p *plugin) onFileSystems(command *cobra.Command, do func(context.Context, installation, []string) error) *cobra.Command {
+	var image string
+	var ids []string
+	command.Flags().StringVar(&image, "worker-image", "", "image of the Jobs (default: that of mount Jobs)")
+	command.Flags().StringSliceVar(&ids, "file-system", nil, "ids of file systems (default: all of the table)")
+	_ = command.RegisterFlagCompletionFunc("file-system", func(command *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return p.completeFileSystems(command, prefix)
+	})
+	command.RunE = func(command *cobra.Command, args []string) error {
+		i, err := p.locate(command.Context(), image, ids)
+		if err != nil {
+			return err
+		}
+		return do(command.Context(), i, args)
+	}
+	return command
+}
+
+func (p *plugin) locate(ctx context.Context, image string, ids []string) (installation, error) {
 	if err := inspect.CheckFormat(p.output); err != nil {
 		return installation{}, err
 	}
@@ -52,10 +60,10 @@ func (p *plugin) locate(ctx context.Context, l ledgerFlags) (installation, error
 	if err != nil {
 		return i, err
 	}
-	if i.fileSystems, err = i.chosen(l.fileSystems); err != nil {
+	if i.fileSystems, err = i.chosen(ids); err != nil {
 		return i, err
 	}
-	settings, err := i.JobSettings(l.image)
+	settings, err := i.JobSettings(image)
 	if err != nil {
 		return i, err
 	}
@@ -103,4 +111,12 @@ func (p *plugin) confirm(yes bool, question string) error {
 		return errNotConfirmed
 	}
 	return nil
+}
+
+// printRows prints a list, and that it is empty.
+func printRows[T any](p *plugin, items []T, none string, rows func([]T) [][]string) error {
+	if len(items) == 0 && p.output == "" {
+		fmt.Fprintln(p.streams.ErrOut, none)
+	}
+	return inspect.WriteRows(p.streams.Out, p.output, append([]T{}, items...), rows)
 }

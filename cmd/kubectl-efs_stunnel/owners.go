@@ -14,38 +14,24 @@ import (
 )
 
 func (p *plugin) owners() *cobra.Command {
-	command := &cobra.Command{
-		Use:   "owners",
-		Short: "List the owners of directories, or release those of a cluster that is gone",
-		Long: "List the owners of directories, or release those of a cluster that is gone.\n\n" +
-			"Each command runs a Job on each file system, in the namespace of the installation, and deletes it.",
-	}
+	const short = "List the owners of directories, or release those of a cluster that is gone"
+	command := &cobra.Command{Use: "owners", Short: short, Long: short + "." + jobsNote}
 	command.AddCommand(p.ownersList(), p.ownersRelease())
 	return command
 }
 
 func (p *plugin) ownersList() *cobra.Command {
-	var l ledgerFlags
-	command := &cobra.Command{
-		Use:               "list",
-		Short:             "List the ledgers: which volumes of which clusters own which directories",
-		Example:           "  kubectl efs-stunnel owners list\n  kubectl efs-stunnel owners list -n team -o json",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			i, err := p.locate(command.Context(), l)
-			if err != nil {
-				return err
-			}
-			items, failed := i.runner.ListOwners(command.Context(), i.fileSystems)
-			if namespace := *p.flags.Namespace; namespace != "" {
-				items = slices.DeleteFunc(items, func(item ledger.OwnerItem) bool { return item.Namespace != namespace })
-			}
-			return errors.Join(failed, p.printOwners(command.Context(), i, items))
-		},
-	}
-	l.add(command, p)
-	return command
+	return p.onFileSystems(&cobra.Command{
+		Use:     "list",
+		Short:   "List the ledgers: which volumes of which clusters own which directories",
+		Example: "  kubectl efs-stunnel owners list\n  kubectl efs-stunnel owners list -n team -o json",
+	}, func(ctx context.Context, i installation, _ []string) error {
+		items, failed := i.runner.ListOwners(ctx, i.fileSystems, nil)
+		if namespace := *p.flags.Namespace; namespace != "" {
+			items = slices.DeleteFunc(items, func(item ledger.OwnerItem) bool { return item.Namespace != namespace })
+		}
+		return errors.Join(failed, p.printOwners(ctx, i, items))
+	})
 }
 
 // printOwners reads the cluster's objects after the ledgers: an owner is there before its volume.
@@ -61,45 +47,33 @@ func (p *plugin) printOwners(ctx context.Context, i installation, items []ledger
 			p.say("you have no right to", unread.String())
 		}
 	}
-	if items == nil {
-		items = []ledger.OwnerItem{}
-	}
 	objects.SetStates(items)
-	if len(items) == 0 && p.output == "" {
-		fmt.Fprintln(p.streams.ErrOut, "No ledger has such an owner.")
-	}
-	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledger.OwnerItem) [][]string {
+	return printRows(p, items, "No ledger has such an owner.", func(items []ledger.OwnerItem) [][]string {
 		return ledger.OwnerRows(items, i.cluster)
 	})
 }
 
 func (p *plugin) ownersRelease() *cobra.Command {
-	var l ledgerFlags
 	var release requests.Release
 	var yes bool
-	command := &cobra.Command{
+	command := p.onFileSystems(&cobra.Command{
 		Use:   "release --cluster UID",
 		Short: "Release the owners of a cluster that is gone",
 		Long: "Release the owners of a cluster that is gone: its data counts as retained from then on, and no volume of\n" +
 			"another cluster gets the right to remove it. Without --yes it only lists them.",
-		Example:           "  kubectl efs-stunnel owners release --cluster 01234567-89ab-cdef-0123-456789abcdef",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Example: "  kubectl efs-stunnel owners release --cluster 01234567-89ab-cdef-0123-456789abcdef",
+		PreRunE: func(*cobra.Command, []string) error {
 			if release.Cluster == "" {
 				return errors.New("--cluster is missing: want the uid of the cluster that is gone, as kubectl efs-stunnel owners list shows it")
 			}
-			i, err := p.locate(command.Context(), l)
-			if err != nil {
-				return err
-			}
-			if release.Cluster == i.cluster {
-				return fmt.Errorf("--cluster %s is this cluster: its manager releases owners itself", release.Cluster)
-			}
-			return p.release(command.Context(), i, release, yes)
+			return nil
 		},
-	}
-	l.add(command, p)
+	}, func(ctx context.Context, i installation, _ []string) error {
+		if release.Cluster == i.cluster {
+			return fmt.Errorf("--cluster %s is this cluster: its manager releases owners itself", release.Cluster)
+		}
+		return p.release(ctx, i, release, yes)
+	})
 	command.Flags().StringVar(&release.Cluster, "cluster", "", "uid of the cluster: that of its namespace kube-system")
 	command.Flags().BoolVar(&release.Force, "force", false, "also if the cluster has used a file system within "+requests.FreshMark.String())
 	command.Flags().BoolVar(&yes, "yes", false, "release them; without it they are only listed")
@@ -109,7 +83,7 @@ func (p *plugin) ownersRelease() *cobra.Command {
 // release lists first: a cluster that lives on one file system keeps its owners on all.
 func (p *plugin) release(ctx context.Context, i installation, release requests.Release, yes bool) error {
 	release.DryRun = true
-	items, err := i.runner.ReleaseCluster(ctx, i.fileSystems, release)
+	items, err := i.runner.ListOwners(ctx, i.fileSystems, &release)
 	if err != nil {
 		return err
 	}
@@ -120,7 +94,7 @@ func (p *plugin) release(ctx context.Context, i installation, release requests.R
 		return p.printOwners(ctx, i, items)
 	}
 	release.DryRun = false
-	items, failed := i.runner.ReleaseCluster(ctx, i.fileSystems, release)
+	items, failed := i.runner.ListOwners(ctx, i.fileSystems, &release)
 	released := 0
 	for _, item := range items {
 		if item.Released {

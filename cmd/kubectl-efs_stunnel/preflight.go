@@ -44,8 +44,6 @@ func (p *plugin) preflight() *cobra.Command {
 			"With --nodes a short-lived pod on each node reads whether it can mount NFS volumes, and connects to mount targets. Nothing stays.",
 		Example: "  kubectl efs-stunnel preflight\n" +
 			"  kubectl efs-stunnel preflight --nodes --image registry.example.com/efs-stunnel:1.2 --file-system fs-0123456789abcdef0",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return p.runPreflight(command.Context(), f)
 		},
@@ -86,19 +84,14 @@ func (f preflightFlags) check() (ports.Span, string, error) {
 
 func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
 	span, roots, err := f.check()
-	if err == nil {
-		err = inspect.CheckFormat(p.output)
-	}
 	if err != nil {
 		return err
 	}
-	c, err := p.connect(p.flags)
+	c, progress, err := p.begin()
 	if err != nil {
 		return err
 	}
-	progress := newProgress(p.streams.ErrOut)
 	defer progress.stop()
-	progress.step("reading objects")
 	installed, err := inspect.Find(ctx, c.client, inspect.Options{Namespace: p.system})
 	if err != nil {
 		return err

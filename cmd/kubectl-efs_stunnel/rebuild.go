@@ -1,16 +1,63 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
+
+// defaultSize is the size of claims that are made of directories.
+const defaultSize = "1Gi"
+
+// outliveFlags are the flags of the commands that make volumes of directories.
+type outliveFlags struct {
+	class, policy, accessMode string
+	size                      resource.QuantityValue
+	apply                     bool
+	timeout                   time.Duration
+}
+
+func (f *outliveFlags) add(command *cobra.Command, class, classUsage string) {
+	f.size.Quantity = resource.MustParse(defaultSize)
+	flags := command.Flags()
+	flags.StringVar(&f.class, "class", class, classUsage)
+	flags.StringVar(&f.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "reclaim policy of the volumes: Retain or Delete")
+	flags.Var(&f.size, "size", "size of volumes and claims")
+	flags.StringVar(&f.accessMode, "access-mode", string(corev1.ReadWriteMany), "access mode of volumes and claims")
+	flags.BoolVar(&f.apply, "apply", false, "create them; without it they are only printed")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait until the claims are bound")
+	_ = command.RegisterFlagCompletionFunc("reclaim-policy", cobra.FixedCompletions(
+		[]cobra.Completion{string(corev1.PersistentVolumeReclaimRetain), string(corev1.PersistentVolumeReclaimDelete)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *outliveFlags) check() error {
+	if f.policy != string(corev1.PersistentVolumeReclaimRetain) && f.policy != string(corev1.PersistentVolumeReclaimDelete) {
+		return fmt.Errorf("--reclaim-policy %q: want Retain or Delete", f.policy)
+	}
+	return nil
+}
+
+func (f *outliveFlags) choice() rebuild.Choice {
+	return rebuild.Choice{
+		Class: f.class, Policy: corev1.PersistentVolumeReclaimPolicy(f.policy), Size: f.size.Quantity,
+		AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
+	}
+}
 
 type rebuildFlags struct {
 	outliveFlags
@@ -20,7 +67,7 @@ type rebuildFlags struct {
 
 func (p *plugin) rebuild() *cobra.Command {
 	var f rebuildFlags
-	command := &cobra.Command{
+	command := p.onFileSystems(&cobra.Command{
 		Use:   "rebuild [--cluster UID]",
 		Short: "Make volumes and claims again, from the ledgers of file systems",
 		Long: "Make volumes and claims again of what the ledgers of file systems have of this cluster, or of the one that is named\n" +
@@ -29,11 +76,9 @@ func (p *plugin) rebuild() *cobra.Command {
 			"used a file system within " + requests.FreshMark.String() + " is taken for one that lives, and refused without --force.",
 		Example: "  kubectl efs-stunnel rebuild --cluster 01234567-89ab-cdef-0123-456789abcdef > volumes.yaml\n" +
 			"  kubectl efs-stunnel rebuild --cluster 01234567-89ab-cdef-0123-456789abcdef -n team --apply",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return p.runRebuild(command.Context(), f) },
-	}
-	f.add(command, p, "", "storage class of volumes whose own class is not known, or not there")
+		PreRunE: func(*cobra.Command, []string) error { return f.check() },
+	}, func(ctx context.Context, i installation, _ []string) error { return p.runRebuild(ctx, i, f) })
+	f.add(command, "", "storage class of volumes whose own class is not known, or not there")
 	flags := command.Flags()
 	flags.StringVar(&f.cluster, "cluster", "", "uid of a cluster that is gone: that of its namespace kube-system (default: this one)")
 	flags.BoolVar(&f.force, "force", false, "also if the cluster has used a file system within "+requests.FreshMark.String())
@@ -41,26 +86,15 @@ func (p *plugin) rebuild() *cobra.Command {
 	return command
 }
 
-func (p *plugin) runRebuild(ctx context.Context, f rebuildFlags) error {
-	choice, err := f.choice()
-	if err != nil {
-		return err
-	}
-	i, err := p.locate(ctx, f.ledgerFlags)
-	if err != nil {
-		return err
-	}
-	lost := &requests.Lost{Cluster: f.cluster, Force: f.force}
-	if lost.Cluster == "" {
-		lost.Cluster = i.cluster
-	}
+func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags) error {
+	lost := &requests.Lost{Cluster: cmp.Or(f.cluster, i.cluster), Force: f.force}
 	targets, err := i.targets()
 	if err != nil {
 		return err
 	}
 	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, targets, *lost, rebuild.Rebuild{
 		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner},
-		Choice:  choice, Namespace: *p.flags.Namespace, Retained: f.retained,
+		Choice:  f.choice(), Namespace: *p.flags.Namespace, Retained: f.retained,
 	})
 	if err != nil {
 		return err
@@ -81,4 +115,62 @@ func (p *plugin) sayOthers(others map[string]int) {
 		}
 		p.say("cluster "+cluster, fmt.Sprintf("%d owners stay: --cluster takes over those of a cluster that is gone", others[cluster]))
 	}
+}
+
+// targets returns the targets of the table.
+func (i installation) targets() (map[string]ports.Target, error) {
+	table, _, err := ports.DecodeLenient([]byte(i.Table.Data[wellknown.TargetsKey]))
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
+	}
+	return table.Targets, nil
+}
+
+// finish prints the objects of a plan, or creates them and prints what became of each.
+func (p *plugin) finish(ctx context.Context, i installation, items []rebuild.Item, lost *requests.Lost, f outliveFlags) error {
+	planned := rebuild.Count(items, rebuild.Planned)
+	if !f.apply {
+		if err := p.printItems(p.streams.ErrOut, "", items); err != nil {
+			return err
+		}
+		if planned > 0 {
+			p.say("dry run", fmt.Sprintf("--apply does this for %d directories, and records their owners", planned))
+		}
+		return errors.Join(rebuild.PrintObjects(p.streams.Out, p.output, items), incomplete(items))
+	}
+	failed := p.carryOut(ctx, i, items, lost, f.timeout)
+	if err := p.printItems(p.streams.Out, p.output, items); err != nil {
+		return err
+	}
+	p.say("applied", fmt.Sprintf("%d of %d planned", rebuild.Count(items, rebuild.Done), planned))
+	return errors.Join(failed, incomplete(items))
+}
+
+// carryOut also waits until the claims are bound.
+func (p *plugin) carryOut(ctx context.Context, i installation, items []rebuild.Item, lost *requests.Lost, timeout time.Duration) error {
+	progress := newProgress(p.streams.ErrOut)
+	defer progress.stop()
+	progress.step("recording owners, and creating volumes and claims")
+	if err := i.runner.Apply(ctx, items, i.cluster, lost); err != nil {
+		return err
+	}
+	progress.step("waiting until the claims are bound")
+	return i.runner.AwaitBound(ctx, items, timeout)
+}
+
+// printItems prints copies without the objects: the printer replaces what no terminal should get.
+func (p *plugin) printItems(out io.Writer, format string, items []rebuild.Item) error {
+	shown := append([]rebuild.Item{}, items...)
+	for i := range shown {
+		shown[i].Adoption, shown[i].NewVolume, shown[i].NewClaim = nil, nil, nil
+	}
+	return inspect.WriteRows(out, format, shown, rebuild.Rows)
+}
+
+// incomplete returns an error unless everything that was asked for is there, or is planned.
+func incomplete(items []rebuild.Item) error {
+	if count := rebuild.Count(items, rebuild.Refused, rebuild.Whose, rebuild.Failed); count > 0 {
+		return fmt.Errorf("no volumes for %d of %d directories: see the notes", count, len(items))
+	}
+	return nil
 }

@@ -154,7 +154,7 @@ func TestWhatRebuildRefuses(t *testing.T) {
 		text    string
 	}{
 		"one that lives":     {[]string{"--cluster", goneCluster}, time.Hour, nil, nil, exitUnknown, `seems to live: it recorded an owner of "/team/a" 1h0m`},
-		"another size":       {[]string{"--size", "much"}, oldMark, nil, nil, exitUnknown, `--size "much"`},
+		"another size":       {[]string{"--size", "much"}, oldMark, nil, nil, exitUnknown, `"much" for "--size"`},
 		"another policy":     {[]string{"--reclaim-policy", "Recycle"}, oldMark, nil, nil, exitUnknown, "want Retain or Delete"},
 		"no uid":             {[]string{"--cluster", "a\nb"}, oldMark, nil, nil, exitUnknown, "control characters"},
 		"an unknown cluster": {[]string{"--cluster", "c3"}, oldMark, nil, nil, exitHealthy, "cluster c3: no ledger has an owner of it"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,45 +18,32 @@ import (
 )
 
 type restoreFlags struct {
-	ledgerFlags
-	name, class, volumeName, size, accessMode string
-	timeout                                   time.Duration
+	name, class, volumeName, accessMode string
+	size                                resource.QuantityValue
+	timeout                             time.Duration
 }
 
 func (p *plugin) trashRestore() *cobra.Command {
-	var f restoreFlags
-	command := &cobra.Command{
+	f := restoreFlags{size: resource.QuantityValue{Quantity: resource.MustParse(defaultSize)}}
+	command := p.onFileSystems(&cobra.Command{
 		Use:   "restore CLAIM",
 		Short: "Give the directory of a deleted claim to a new claim",
 		Long: "Give the directory of a deleted claim, named by its name or uid, to a new claim of its cluster and namespace.\n" +
 			"The new claim has a directory of its own, unless --volume-name says where.",
-		Example:           "  kubectl efs-stunnel trash restore reports -n team\n  kubectl efs-stunnel trash restore reports -n team --name old-reports --size 10Gi",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error {
-			return p.restore(command.Context(), args[0], f)
-		},
-	}
-	f.add(command, p)
+		Example: "  kubectl efs-stunnel trash restore reports -n team\n  kubectl efs-stunnel trash restore reports -n team --name old-reports --size 10Gi",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, i installation, args []string) error { return p.restore(ctx, i, args[0], f) })
 	flags := command.Flags()
 	flags.StringVar(&f.name, "name", "", "name of the new claim (default: that of the deleted one)")
 	flags.StringVar(&f.class, "class", "", "storage class of the new claim (default: that of the deleted one)")
 	flags.StringVar(&f.volumeName, "volume-name", "", "label volume_name of the new claim")
-	flags.StringVar(&f.size, "size", "1Gi", "size of the new claim")
+	flags.Var(&f.size, "size", "size of the new claim")
 	flags.StringVar(&f.accessMode, "access-mode", string(corev1.ReadWriteMany), "access mode of the new claim")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the new claim is bound")
 	return command
 }
 
-func (p *plugin) restore(ctx context.Context, claim string, f restoreFlags) error {
-	size, err := resource.ParseQuantity(f.size)
-	if err != nil {
-		return fmt.Errorf("--size %q: %w", f.size, err)
-	}
-	i, err := p.locate(ctx, f.ledgerFlags)
-	if err != nil {
-		return err
-	}
+func (p *plugin) restore(ctx context.Context, i installation, claim string, f restoreFlags) error {
 	namespace, err := i.client.CoreV1().Namespaces().Get(ctx, p.namespace(), metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -66,18 +54,13 @@ func (p *plugin) restore(ctx context.Context, claim string, f restoreFlags) erro
 	}
 	r := ledger.Restore{
 		Cluster: i.cluster, Provisioner: i.Provisioner, Namespace: namespace, Claim: claim, Name: f.name,
-		VolumeName: f.volumeName, Size: size, AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
+		VolumeName: f.volumeName, Size: f.size.Quantity, AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
 	}
 	item, err := r.Find(items)
 	if err != nil {
 		return err
 	}
-	if r.Name == "" {
-		r.Name = item.Claim
-	}
-	if f.class == "" {
-		f.class = item.Class
-	}
+	r.Name, f.class = cmp.Or(r.Name, item.Claim), cmp.Or(f.class, item.Class)
 	return p.restoreItem(ctx, i, r, item, f)
 }
 

@@ -144,7 +144,7 @@ func TestRefusedRestores(t *testing.T) {
 		"a class that is not there":     {[]string{a.ClaimUID, "--class", "gone"}, "no storage class gone"},
 		"another provisioner's class":   {[]string{a.ClaimUID, "--class", "other"}, "is of provisioner example.com/other"},
 		"a claim that exists":           {[]string{a.ClaimUID, "--name", "taken"}, "claim team/taken exists"},
-		"no size":                       {[]string{a.ClaimUID, "--size", "big"}, `--size "big"`},
+		"no size":                       {[]string{a.ClaimUID, "--size", "big"}, `"big" for "--size"`},
 		"a size below nothing":          {[]string{a.ClaimUID, "--size=-1Gi"}, "requests.storage"},
 		"a shared directory, for a pod": {[]string{a.ClaimUID, "--access-mode", "ReadWriteOncePod", "--volume-name", "x"}, "ReadWriteOncePod"},
 		"a name that is a path":         {[]string{a.ClaimUID, "--volume-name", "../x"}, "volume_name"},

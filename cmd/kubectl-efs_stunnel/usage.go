@@ -17,12 +17,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-const (
-	// quietTime is the time that a command may take without a word.
-	quietTime = 2 * time.Second
-	// surveyPoll is the time between two reads of the progress of surveys.
-	surveyPoll = 2 * time.Second
-)
+// surveyPoll is the time between two reads of the progress of surveys.
+const surveyPoll = 2 * time.Second
 
 func (p *plugin) usage() *cobra.Command {
 	all, now := false, false
@@ -31,9 +27,7 @@ func (p *plugin) usage() *cobra.Command {
 		Short: "Show what claims hold, as it was last counted",
 		Long: "Show what the directories of claims hold, as the last survey has counted it; the largest first.\n" +
 			"With --now, have the manager count first, and wait for that.",
-		Example:           "  kubectl efs-stunnel usage\n  kubectl efs-stunnel usage -A -o json\n  kubectl efs-stunnel usage --now",
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  kubectl efs-stunnel usage\n  kubectl efs-stunnel usage -A -o json\n  kubectl efs-stunnel usage --now",
 		RunE: func(command *cobra.Command, _ []string) error {
 			namespace := p.namespace()
 			if all {
@@ -85,7 +79,7 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 				return false, fmt.Errorf("counting the volumes of %s: %s", id, survey.State)
 			}
 			done = done && survey.Finished
-			if !survey.Finished && after.Now.Sub(before.Now) >= quietTime && said[id] != survey.State {
+			if !survey.Finished && after.Now.Sub(before.Now) >= quiet && said[id] != survey.State {
 				said[id] = survey.State
 				fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", id, inspect.Line(survey.State))
 			}

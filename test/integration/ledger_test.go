@@ -84,11 +84,11 @@ func TestTrashIsRestoredAndEmptiedByAnAdministrator(t *testing.T) {
 	choice := ledger.TrashChoice{Cluster: f.ClusterUID, Namespace: f.Team}
 	chosen, err := choice.Select(items)
 	f.check(err)
-	f.check(r.EmptyTrash(t.Context(), choice.Selections(chosen), func(_ string, end requests.End) {
-		if end.Swept == nil || end.Swept.Volumes != 1 {
-			t.Errorf("%+v", end)
-		}
-	}))
+	answers, err := r.Ask(t.Context(), choice.Removal(chosen))
+	f.check(err)
+	if end := answers[f.fileSystem].End; end.Swept == nil || end.Swept.Volumes != 1 {
+		t.Errorf("%+v", end)
+	}
 	f.expectNoTrace(f.inTrash(volumes.VolumeName(back.UID)))
 	f.expectNoLedgerJobs()
 	f.waitForBound(f.createClaim("next")) // the manager's own Jobs go on
@@ -111,7 +111,7 @@ func TestOwnersAreListedAndReleasedByAnAdministrator(t *testing.T) {
 	f.check(os.WriteFile(foreign, []byte(`{"cluster":"c2","namespace":"team","claim":"data","claimUID":"u1"}`), 0o600))
 
 	r := f.runner()
-	items, err := r.ListOwners(t.Context(), []string{f.fileSystem})
+	items, err := r.ListOwners(t.Context(), []string{f.fileSystem}, nil)
 	f.check(err)
 	volumes, err := f.volumes().List(t.Context(), metav1.ListOptions{})
 	f.check(err)
@@ -128,10 +128,10 @@ func TestOwnersAreListedAndReleasedByAnAdministrator(t *testing.T) {
 	if !maps.Equal(states, want) {
 		t.Errorf("%v, want %v", states, want)
 	}
-	if _, err := r.ReleaseCluster(t.Context(), []string{f.fileSystem}, requests.Release{Cluster: "c2"}); err == nil || !strings.Contains(err.Error(), "seems to live") {
+	if _, err := r.ListOwners(t.Context(), []string{f.fileSystem}, &requests.Release{Cluster: "c2"}); err == nil || !strings.Contains(err.Error(), "seems to live") {
 		t.Errorf("a fresh mark: %v", err)
 	}
-	released, err := r.ReleaseCluster(t.Context(), []string{f.fileSystem}, requests.Release{Cluster: "c2", Force: true})
+	released, err := r.ListOwners(t.Context(), []string{f.fileSystem}, &requests.Release{Cluster: "c2", Force: true})
 	f.check(err)
 	if _, err := os.Stat(foreign); len(released) != 1 || !released[0].Released || err == nil {
 		t.Errorf("%+v, %v", released, err)

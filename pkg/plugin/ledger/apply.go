@@ -46,21 +46,41 @@ func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, targets m
 	if lost.Cluster == plan.UID {
 		gone = nil
 	}
-	ledgers, err := r.Ledgers(ctx, fileSystems, gone)
+	answers, err := r.Ask(ctx, ToEach(fileSystems, requests.Request{Do: requests.ListOwners, Lost: gone}))
 	if err != nil {
 		return nil, nil, err
+	}
+	ledgers := map[string][]requests.Owned{}
+	for id, answer := range answers {
+		ledgers[id] = answer.Owned
 	}
 	if plan.Cluster, err = r.Cluster(ctx, plan.UID, plan.Provisioner, targets); err != nil {
 		return nil, nil, err
 	}
 	plan.Of = lost.Cluster
 	items = plan.Plan(ledgers)
-	directories, err := r.DirectoriesAt(ctx, rebuild.Paths(items))
-	if err != nil {
+	listed := Requests{}
+	for id, paths := range rebuild.Paths(items) {
+		listed[id] = directoryRequests(requests.Directories{Paths: paths})
+	}
+	if answers, err = r.Ask(ctx, listed); err != nil {
 		return nil, nil, err
+	}
+	directories := map[string][]requests.Directory{}
+	for id, answer := range answers {
+		directories[id] = answer.Directories
 	}
 	rebuild.RefuseMissing(items, directories)
 	return items, plan.Others(ledgers), nil
+}
+
+// Directories lists directories of a file system, and its ledger.
+func (r Runner) Directories(ctx context.Context, fileSystem string, wanted requests.Directories) ([]requests.Directory, []requests.Owned, error) {
+	answers, err := r.Ask(ctx, Requests{fileSystem: directoryRequests(wanted)})
+	if err != nil {
+		return nil, nil, err
+	}
+	return answers[fileSystem].Directories, answers[fileSystem].Owned, nil
 }
 
 // Apply does what is planned: first the ledgers, then volumes, then claims. An item that fails does not keep
@@ -85,54 +105,37 @@ func (r Runner) Apply(ctx context.Context, items []rebuild.Item, cluster string,
 
 // adopt makes volumes the owners of their directories. Items that do not become owners are failed.
 func (r Runner) adopt(ctx context.Context, items []rebuild.Item, cluster string, lost *requests.Lost) error {
-	wanted := map[string][]requests.Volume{}
-	var fileSystems []string
+	volumes, wanted := map[string][]requests.Volume{}, Requests{}
 	for _, item := range items {
 		if item.State == rebuild.Planned && item.Adoption != nil {
-			if wanted[item.FileSystem] == nil {
-				fileSystems = append(fileSystems, item.FileSystem)
-			}
-			wanted[item.FileSystem] = append(wanted[item.FileSystem], *item.Adoption)
+			volumes[item.FileSystem] = append(volumes[item.FileSystem], *item.Adoption)
 		}
 	}
-	answers := make([]map[string]string, len(fileSystems)) // problems, by volume and path
-	position := map[string]int{}
-	for i, id := range fileSystems {
-		answers[i], position[id] = map[string]string{}, i
+	for id, all := range volumes {
+		for _, piece := range pieces(all, false) {
+			adoption := &requests.Adoption{Cluster: cluster, Lost: lost, Volumes: piece}
+			wanted[id] = append(wanted[id], requests.Request{Do: requests.AdoptVolumes, Adoption: adoption})
+		}
 	}
-	err := each(fileSystems, func(id string) error {
-		return r.adoptOn(ctx, id, requests.Adoption{Cluster: cluster, Lost: lost, Volumes: wanted[id]}, answers[position[id]])
-	})
+	answers, err := r.Ask(ctx, wanted)
+	type key struct{ fileSystem, volume, path string }
+	problems := map[key]string{}
+	for id, answer := range answers {
+		for _, adopted := range answer.Adopted {
+			problems[key{id, adopted.Volume, adopted.Path}] = adopted.Problem
+		}
+	}
 	for i := range items {
 		item := &items[i]
-		if item.State != rebuild.Planned || item.Adoption == nil {
-			continue
-		}
-		problem, answered := answers[position[item.FileSystem]][item.Volume+item.Path]
+		problem, answered := problems[key{item.FileSystem, item.Volume, item.Path}]
 		if !answered {
 			problem = "its owner was not recorded"
 		}
-		if problem != "" {
+		if item.State == rebuild.Planned && item.Adoption != nil && problem != "" {
 			item.State, item.Note = rebuild.Failed, problem
 		}
 	}
 	return err
-}
-
-func (r Runner) adoptOn(ctx context.Context, fileSystem string, adoption requests.Adoption, problems map[string]string) error {
-	for _, piece := range pieces(adoption.Volumes, false) {
-		request := adoption
-		request.Volumes = piece
-		end, err := r.Run(ctx, fileSystem, requests.Request{Do: requests.AdoptVolumes, Adoption: &request}, func(line requests.Line) {
-			if line.Adopted != nil {
-				problems[line.Adopted.Volume+line.Adopted.Path] = line.Adopted.Problem
-			}
-		})
-		if err := errors.Join(err, failure(end)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // create writes the volume before the claim: a binder that observes the claim first retries it only after 15

@@ -52,7 +52,7 @@ func TestInterruptedRunDeletesItsJob(t *testing.T) {
 		Aliases: func(string) []string { return nil },
 		Waiting: func(string, string) {},
 	}
-	_, err = r.Run(ctx, testFS, requests.Request{Do: requests.ListTrash}, func(requests.Line) {})
+	_, err = r.Ask(ctx, ToEach([]string{testFS}, requests.Request{Do: requests.ListTrash}))
 	if err == nil || !strings.Contains(err.Error(), "interrupted") || !deleted.Load() {
 		t.Errorf("%v; deleted: %v", err, deleted.Load())
 	}

@@ -3,9 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,30 +76,19 @@ func (o Objects) state(owned requests.Owned, exists bool) OwnerState {
 	return Unknown
 }
 
-// ListOwners lists the ledgers of file systems by path. With an error the list has what others have answered.
-func (r Runner) ListOwners(ctx context.Context, fileSystems []string) ([]OwnerItem, error) {
-	return r.owners(ctx, fileSystems, requests.Request{Do: requests.ListOwners})
-}
-
-// ReleaseCluster releases the owners of a cluster that is gone, or lists them in a dry run. Each has its
-// result.
-func (r Runner) ReleaseCluster(ctx context.Context, fileSystems []string, release requests.Release) ([]OwnerItem, error) {
-	return r.owners(ctx, fileSystems, requests.Request{Do: requests.ReleaseCluster, Release: &release})
-}
-
-func (r Runner) owners(ctx context.Context, fileSystems []string, request requests.Request) ([]OwnerItem, error) {
-	var mu sync.Mutex
-	var items []OwnerItem
-	err := each(fileSystems, func(id string) error {
-		end, err := r.Run(ctx, id, request, func(line requests.Line) {
-			mu.Lock()
-			defer mu.Unlock()
-			if line.Owned != nil {
-				items = append(items, OwnerItem{FileSystem: id, Owned: *line.Owned})
-			}
-		})
-		return errors.Join(err, failure(end))
-	})
+// ListOwners lists the ledgers of file systems by path, or releases the owners of a cluster that is gone, if the
+// release is not nil. With an error the list has what others have answered.
+func (r Runner) ListOwners(ctx context.Context, fileSystems []string, release *requests.Release) (items []OwnerItem, err error) {
+	request := requests.Request{Do: requests.ListOwners}
+	if release != nil {
+		request = requests.Request{Do: requests.ReleaseCluster, Release: release}
+	}
+	answers, err := r.Ask(ctx, ToEach(fileSystems, request))
+	for id, answer := range answers {
+		for _, owned := range answer.Owned {
+			items = append(items, OwnerItem{FileSystem: id, Owned: owned})
+		}
+	}
 	slices.SortFunc(items, func(a, b OwnerItem) int {
 		return cmp.Or(cmp.Compare(a.FileSystem, b.FileSystem), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
 	})

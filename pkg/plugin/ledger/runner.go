@@ -1,13 +1,21 @@
+// Package ledger is what the plugin of kubectl does with the ledger and the trash of file systems. A
+// Runner answers its requests by Jobs, with the rights of the user; what follows from the answers is decided
+// by pure functions.
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +28,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // Runner answers requests, each by a Job in the namespace of the installation.
@@ -40,38 +49,133 @@ const (
 	deleteTime   = 10 * time.Second // for the deletion of a Job, also after an interrupt
 )
 
-// Run creates the Job of a request, reads its answer and deletes it. An error of the request itself is in
-// the End.
-func (r Runner) Run(ctx context.Context, fileSystem string, request requests.Request, use func(requests.Line)) (requests.End, error) {
+// Requests has the requests to each file system.
+type Requests map[string][]requests.Request
+
+// ToEach sends one request to several file systems.
+func ToEach(fileSystems []string, request requests.Request) Requests {
+	all := Requests{}
+	for _, id := range fileSystems {
+		all[id] = []requests.Request{request}
+	}
+	return all
+}
+
+// Answer collects what a file system has answered to its requests.
+type Answer struct {
+	Trashed     []requests.Trashed
+	Owned       []requests.Owned // of the last request: each that lists owners lists all
+	Directories []requests.Directory
+	Adopted     []requests.Adopted
+	End         requests.End // of the last request; the zero value if it has none
+}
+
+func (a *Answer) add(line requests.Line) {
+	switch {
+	case line.Trashed != nil:
+		a.Trashed = append(a.Trashed, *line.Trashed)
+	case line.Owned != nil:
+		a.Owned = append(a.Owned, *line.Owned)
+	case line.Directory != nil:
+		a.Directories = append(a.Directories, *line.Directory)
+	case line.Adopted != nil:
+		a.Adopted = append(a.Adopted, *line.Adopted)
+	}
+}
+
+// atOnce is how many file systems are asked at once.
+const atOnce = 8
+
+// Ask sends its requests to each file system, several at once, and returns the answers by file system. One that does
+// not answer does not keep the others from it: with an error, there is what has arrived.
+func (r Runner) Ask(ctx context.Context, wanted Requests) (map[string]*Answer, error) {
+	answers, fileSystems := map[string]*Answer{}, slices.Sorted(maps.Keys(wanted))
+	errs := make([]error, len(fileSystems))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, id := range fileSystems {
+		answer := &Answer{}
+		answers[id] = answer
+		group.Go(func() error {
+			for _, request := range wanted[id] {
+				answer.Owned = nil
+				if err := r.run(ctx, id, request, answer); err != nil {
+					errs[i] = fmt.Errorf("file system %s: %w", id, err)
+					break
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return answers, logging.Errors(errs...)
+}
+
+// run creates the Job of a request, reads its answer and deletes it.
+func (r Runner) run(ctx context.Context, fileSystem string, request requests.Request, answer *Answer) error {
 	job, err := mountjobs.BuildLedger(mountjobs.Spec{
 		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem),
 	}, rand.String(5), request)
 	if err != nil {
-		return requests.End{}, err
+		return err
 	}
 	created, err := r.Client.BatchV1().Jobs(r.Settings.Namespace).Create(ctx, job, metav1.CreateOptions{})
 	if err != nil {
-		return requests.End{}, fmt.Errorf("creating Job %s: %w", job.Name, err)
+		return fmt.Errorf("creating Job %s: %w", job.Name, err)
 	}
-	end, err := r.read(ctx, fileSystem, created, use)
-	return end, errors.Join(err, r.remove(ctx, created))
+	return errors.Join(r.read(ctx, fileSystem, created, answer), r.remove(ctx, created))
 }
 
-func (r Runner) read(ctx context.Context, fileSystem string, job *batchv1.Job, use func(requests.Line)) (requests.End, error) {
+func (r Runner) read(ctx context.Context, fileSystem string, job *batchv1.Job, answer *Answer) error {
 	pod, err := r.awaitPod(ctx, fileSystem, job)
 	if err != nil {
-		return requests.End{}, err
+		return err
 	}
 	log, err := r.logs(ctx, pod.Name)
 	if err != nil {
-		return requests.End{}, fmt.Errorf("reading the log of pod %s: %w", pod.Name, err)
+		return fmt.Errorf("reading the log of pod %s: %w", pod.Name, err)
 	}
 	defer log.Close()
-	end, err := requests.Read(log, use)
-	if err != nil {
-		return end, fmt.Errorf("reading the answer of Job %s: %w%s", job.Name, err, r.lastWords(ctx, pod.Name))
+	if answer.End, err = requests.Read(log, answer.add); err != nil {
+		return fmt.Errorf("reading the answer of Job %s: %w%s", job.Name, err, r.lastWords(ctx, pod.Name))
 	}
-	return end, nil
+	if answer.End.Error != "" {
+		return errors.New(answer.End.Error)
+	}
+	return nil
+}
+
+// directoryRequests lists directories in as many requests as their paths need.
+func directoryRequests(wanted requests.Directories) (all []requests.Request) {
+	for _, paths := range pieces(wanted.Paths, len(wanted.Patterns) > 0) {
+		all = append(all, requests.Request{
+			Do: requests.ListDirectories, Directories: &requests.Directories{Paths: paths, Patterns: wanted.Patterns},
+		})
+		wanted.Patterns = nil
+	}
+	return all
+}
+
+// pieceBytes leaves room in a request for what is not in its list.
+const pieceBytes = requests.MaxRequestBytes - 4<<10
+
+// pieces splits a list so that each piece fits in a request. An empty list is a piece if it is wanted.
+func pieces[T any](items []T, emptyToo bool) [][]T {
+	if len(items) == 0 && emptyToo {
+		return [][]T{nil}
+	}
+	var all [][]T
+	size := 0
+	for _, item := range items {
+		data, _ := json.Marshal(item)                              // names and paths only
+		length := len(data) + 1 + 5*bytes.Count(data, []byte("$")) // as Request.Encode writes it
+		if len(all) == 0 || size+length > pieceBytes {
+			all, size = append(all, nil), 0
+		}
+		last := len(all) - 1
+		all[last], size = append(all[last], item), size+length
+	}
+	return all
 }
 
 func (r Runner) logs(ctx context.Context, pod string) (io.ReadCloser, error) {

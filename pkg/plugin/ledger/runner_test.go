@@ -3,7 +3,9 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -61,7 +63,7 @@ func TestWhatKeepsARequestFromAnAnswerIsSaid(t *testing.T) {
 					},
 					Waiting: func(_, message string) { said += message },
 				}
-				_, err := r.Run(ctx, testFS, requests.Request{Do: requests.ListTrash}, func(requests.Line) {})
+				_, err := r.Ask(ctx, ToEach([]string{testFS}, requests.Request{Do: requests.ListTrash}))
 				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(said, tt.waited) {
 					t.Errorf("%v; said %q", err, said)
 				}
@@ -86,13 +88,50 @@ func podOfJob(job *batchv1.Job, state corev1.ContainerState) *corev1.Pod {
 
 // TestOneFileSystemThatFailsDoesNotHideOthers: the list has what the others have answered.
 func TestOneFileSystemThatFailsDoesNotHideOthers(t *testing.T) {
-	err := each([]string{"fs-1", "fs-2"}, func(id string) error {
-		if id == "fs-1" {
-			return errors.New("no answer")
+	client := fake.NewClientset()
+	client.PrependReactor("create", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create, _ := action.(clienttesting.CreateAction)
+		job, _ := create.GetObject().(*batchv1.Job)
+		if strings.HasPrefix(job.Name, "efs-ledger-fs-1-") {
+			return true, nil, errors.New("no answer")
 		}
-		return nil
+		return false, nil, client.Tracker().Add(podOfJob(job, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}))
 	})
-	if err == nil || err.Error() != "file system fs-1: no answer" {
+	r := Runner{
+		Client: client, Settings: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"},
+		Aliases: func(string) []string { return nil },
+		Logs: func(context.Context, string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(`{"trashed":{"slot":"a"}}` + "\n" + `{"end":{"lines":1}}` + "\n")), nil
+		},
+	}
+	items, err := r.ListTrash(t.Context(), []string{"fs-1", "fs-2"})
+	if err == nil || !strings.HasPrefix(err.Error(), "file system fs-1: ") || !strings.HasSuffix(err.Error(), ": no answer") {
 		t.Error(err)
+	}
+	if len(items) != 1 || items[0].FileSystem != "fs-2" || items[0].Slot != "a" {
+		t.Errorf("%+v", items)
+	}
+}
+
+// TestPiecesFitInRequests with the longest paths, and those that become longer when they are written.
+func TestPiecesFitInRequests(t *testing.T) {
+	for _, letter := range []string{"a", "$", "<", "\u202e"} {
+		var paths []string
+		for i := range 300 {
+			paths = append(paths, fmt.Sprintf("/%d%s", i, strings.Repeat(letter, 1000/len(letter))))
+		}
+		split := pieces(paths, false)
+		for _, piece := range split {
+			request := requests.Request{Do: requests.ListDirectories, Directories: &requests.Directories{Paths: piece}}
+			if _, err := request.Encode(); err != nil {
+				t.Errorf("%q: %d paths: %v", letter, len(piece), err)
+			}
+		}
+		if got := slices.Concat(split...); len(split) < 2 || !slices.Equal(got, paths) {
+			t.Errorf("%q: %d pieces with %d of %d paths", letter, len(split), len(got), len(paths))
+		}
+	}
+	if len(pieces([]string{}, false)) != 0 || len(pieces([]string{}, true)) != 1 {
+		t.Error("an empty list is asked for, or is not")
 	}
 }

@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // TrashItem is a directory in the trash of a file system.
@@ -23,67 +26,19 @@ type TrashItem struct {
 	requests.Trashed
 }
 
-// atOnce is how many file systems are asked at once.
-const atOnce = 8
-
-// each asks several file systems. One that does not answer does not keep the others from it.
-func each(fileSystems []string, ask func(fileSystem string) error) error {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	errs := make([]error, len(fileSystems))
-	for i, id := range fileSystems {
-		group.Go(func() error {
-			if err := ask(id); err != nil {
-				errs[i] = fmt.Errorf("file system %s: %w", id, err)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait()
-	return logging.Errors(errs...)
-}
-
 // ListTrash lists the trash of file systems, each in the order of deletion. With an error the list has what
 // others have answered.
-func (r Runner) ListTrash(ctx context.Context, fileSystems []string) ([]TrashItem, error) {
-	var mu sync.Mutex
-	var items []TrashItem
-	err := each(fileSystems, func(id string) error {
-		end, err := r.Run(ctx, id, requests.Request{Do: requests.ListTrash}, func(line requests.Line) {
-			mu.Lock()
-			defer mu.Unlock()
-			if line.Trashed != nil {
-				items = append(items, TrashItem{id, *line.Trashed})
-			}
-		})
-		return errors.Join(err, failure(end))
-	})
+func (r Runner) ListTrash(ctx context.Context, fileSystems []string) (items []TrashItem, err error) {
+	answers, err := r.Ask(ctx, ToEach(fileSystems, requests.Request{Do: requests.ListTrash}))
+	for id, answer := range answers {
+		for _, trashed := range answer.Trashed {
+			items = append(items, TrashItem{id, trashed})
+		}
+	}
 	slices.SortFunc(items, func(a, b TrashItem) int {
 		return cmp.Or(cmp.Compare(a.FileSystem, b.FileSystem), a.Deleted.Compare(b.Deleted), cmp.Compare(a.Slot, b.Slot))
 	})
 	return items, err
-}
-
-func failure(end requests.End) error {
-	if end.Error == "" {
-		return nil
-	}
-	return errors.New(end.Error)
-}
-
-// EmptyTrash removes what is selected on each file system, and calls ended for each that has answered.
-func (r Runner) EmptyTrash(ctx context.Context, selections map[string]requests.Selection, ended func(fileSystem string, end requests.End)) error {
-	var mu sync.Mutex
-	return each(slices.Sorted(maps.Keys(selections)), func(id string) error {
-		selection := selections[id]
-		end, err := r.Run(ctx, id, requests.Request{Do: requests.EmptyTrash, Selection: &selection}, func(requests.Line) {})
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			ended(id, end)
-		}
-		return errors.Join(err, failure(end))
-	})
 }
 
 // TrashRows are a table of the trash. The cluster is this one.
@@ -153,25 +108,126 @@ func (c TrashChoice) where() string {
 	return " in namespace " + c.Namespace
 }
 
-// Selections are the requests that remove what was chosen, by file system, and nothing that came to the trash
-// since it was listed.
-func (c TrashChoice) Selections(chosen []TrashItem) map[string]requests.Selection {
-	selections := map[string]requests.Selection{}
+// Removal returns the requests that remove what was chosen, and nothing that came to the trash since it was listed.
+func (c TrashChoice) Removal(chosen []TrashItem) Requests {
+	removal := Requests{}
 	for _, item := range chosen {
-		s := selections[item.FileSystem]
-		s.Cluster, s.Namespace = c.Cluster, c.Namespace
+		if removal[item.FileSystem] == nil {
+			selection := &requests.Selection{Cluster: c.Cluster, Namespace: c.Namespace}
+			removal[item.FileSystem] = []requests.Request{{Do: requests.EmptyTrash, Selection: selection}}
+		}
+		s := removal[item.FileSystem][0].Selection
 		if len(c.Claims) > 0 && !slices.Contains(s.Claims, item.ClaimUID) {
 			s.Claims = append(s.Claims, item.ClaimUID)
 		}
 		if item.Deleted.After(s.Until) {
 			s.Until = item.Deleted
 		}
-		selections[item.FileSystem] = s
 	}
-	return selections
+	return removal
 }
 
 // InNamespace are the directories of the claims of a namespace.
 func InNamespace(items []TrashItem, namespace string) []TrashItem {
 	return slices.DeleteFunc(slices.Clone(items), func(item TrashItem) bool { return item.Unknown || item.Namespace != namespace })
+}
+
+// Restore is a claim that is to get the directory of a deleted claim.
+type Restore struct {
+	Cluster     string
+	Provisioner string
+	Namespace   *corev1.Namespace
+	Claim       string // the deleted one: its name, or its uid
+	Name        string // of the new claim
+	VolumeName  string // its label, "" for none
+	Size        resource.Quantity
+	AccessMode  corev1.PersistentVolumeAccessMode
+}
+
+// Find finds the directory of the deleted claim.
+func (r Restore) Find(items []TrashItem) (TrashItem, error) {
+	var found []TrashItem
+	elsewhere := ""
+	for _, item := range items {
+		if item.Unknown || item.Claim != r.Claim && item.ClaimUID != r.Claim {
+			continue
+		}
+		switch {
+		case item.Cluster != r.Cluster:
+			elsewhere = "cluster " + item.Cluster
+		case item.Namespace != r.Namespace.Name:
+			elsewhere = "namespace " + item.Namespace
+		default:
+			found = append(found, item)
+		}
+	}
+	switch {
+	case len(found) == 0 && elsewhere != "":
+		return TrashItem{}, fmt.Errorf("what claim %s left belongs to %s: it can be restored there only", r.Claim, elsewhere)
+	case len(found) == 0:
+		return TrashItem{}, fmt.Errorf("the trash has nothing of claim %s in namespace %s: see kubectl efs-stunnel trash list", r.Claim, r.Namespace.Name)
+	}
+	return r.newest(found)
+}
+
+// newest is the last incarnation of a claim's volume, which is what a mount Job restores.
+func (r Restore) newest(found []TrashItem) (TrashItem, error) {
+	last := slices.MaxFunc(found, func(a, b TrashItem) int { return a.Deleted.Compare(b.Deleted) })
+	var uids []string
+	for _, item := range found {
+		if !slices.Contains(uids, item.ClaimUID) {
+			uids = append(uids, item.ClaimUID)
+		}
+	}
+	if len(uids) > 1 {
+		return TrashItem{}, fmt.Errorf("the trash has several claims %s: name one by its uid: %s", r.Claim, strings.Join(uids, ", "))
+	}
+	return last, nil
+}
+
+// Object is the new claim, unless the manager or a mount Job would refuse it.
+func (r Restore) Object(item TrashItem, object *storagev1.StorageClass) (*corev1.PersistentVolumeClaim, volumes.Class, error) {
+	if object.Provisioner != r.Provisioner {
+		return nil, volumes.Class{}, fmt.Errorf("storage class %s is of provisioner %s, not %s: name another with --class", object.Name, object.Provisioner, r.Provisioner)
+	}
+	class, err := volumes.ParseClass(object)
+	if err != nil {
+		return nil, class, err
+	}
+	if item.NamespaceUID != "" && item.NamespaceUID != string(r.Namespace.UID) && !class.Rules.ShareAcrossNamespaces {
+		return nil, class, fmt.Errorf("what claim %s left belongs to an earlier namespace %s, which was deleted: only a class with share_across_namespaces gives it to this one", r.Claim, r.Namespace.Name)
+	}
+	claim := r.claim(item, class.Name)
+	checked := claim.DeepCopy()
+	checked.UID = types.UID(item.ClaimUID) // of the same form as the one that it will get
+	if _, err := volumes.ParseClaim(checked, class); err != nil {
+		return nil, class, fmt.Errorf("storage class %s refuses such a claim: %w", class.Name, err)
+	}
+	return claim, class, nil
+}
+
+func (r Restore) claim(item TrashItem, class string) *corev1.PersistentVolumeClaim {
+	labels := map[string]string{wellknown.LabelFileSystemID: item.FileSystem}
+	if r.VolumeName != "" {
+		labels[wellknown.LabelVolumeName] = r.VolumeName
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Namespace.Name, Name: r.Name, Annotations: map[string]string{wellknown.AnnotationRestore: item.ClaimUID},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{r.AccessMode},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: r.Size}},
+			Selector:         &metav1.LabelSelector{MatchLabels: labels},
+		},
+	}
+}
+
+// Restored reports whether a claim has its volume. The error says why it will not get one as it is.
+func Restored(claim *corev1.PersistentVolumeClaim) (bool, error) {
+	if why := claim.Annotations[wellknown.AnnotationRejectReason]; why != "" {
+		return false, errors.New(why)
+	}
+	return claim.Status.Phase == corev1.ClaimBound, nil
 }
