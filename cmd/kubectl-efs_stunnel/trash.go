@@ -1,13 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
@@ -99,4 +107,124 @@ func (p *plugin) empty(ctx context.Context, i installation, choice ledger.TrashC
 		}
 	}
 	return failed
+}
+
+type restoreFlags struct {
+	name, class, volumeName, accessMode string
+	size                                resource.QuantityValue
+	timeout                             time.Duration
+}
+
+func (p *plugin) trashRestore() *cobra.Command {
+	f := restoreFlags{size: resource.QuantityValue{Quantity: resource.MustParse(defaultSize)}}
+	command := p.onFileSystems(&cobra.Command{
+		Use:   "restore CLAIM",
+		Short: "Give the directory of a deleted claim to a new claim",
+		Long: "Give the directory of a deleted claim, named by its name or uid, to a new claim of its cluster and namespace.\n" +
+			"The new claim has a directory of its own, unless --volume-name says where.",
+		Example: "  kubectl efs-stunnel trash restore reports -n team\n  kubectl efs-stunnel trash restore reports -n team --name old-reports --size 10Gi",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, i installation, args []string) error { return p.restore(ctx, i, args[0], f) })
+	flags := command.Flags()
+	flags.StringVar(&f.name, "name", "", "name of the new claim (default: that of the deleted one)")
+	flags.StringVar(&f.class, "class", "", "storage class of the new claim (default: that of the deleted one)")
+	flags.StringVar(&f.volumeName, "volume-name", "", "label volume_name of the new claim")
+	flags.Var(&f.size, "size", "size of the new claim")
+	flags.StringVar(&f.accessMode, "access-mode", string(corev1.ReadWriteMany), "access mode of the new claim")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the new claim is bound")
+	return command
+}
+
+func (p *plugin) restore(ctx context.Context, i installation, claim string, f restoreFlags) error {
+	namespace, err := i.client.CoreV1().Namespaces().Get(ctx, p.namespace(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	items, err := i.runner.ListTrash(ctx, i.fileSystems)
+	if err != nil {
+		return err
+	}
+	r := ledger.Restore{
+		Cluster: i.cluster, Provisioner: i.Provisioner, Namespace: namespace, Claim: claim, Name: f.name,
+		VolumeName: f.volumeName, Size: f.size.Quantity, AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
+	}
+	item, err := r.Find(items)
+	if err != nil {
+		return err
+	}
+	r.Name, f.class = cmp.Or(r.Name, item.Claim), cmp.Or(f.class, item.Class)
+	return p.restoreItem(ctx, i, r, item, f)
+}
+
+func (p *plugin) restoreItem(ctx context.Context, i installation, r ledger.Restore, item ledger.TrashItem, f restoreFlags) error {
+	if f.class == "" {
+		return fmt.Errorf("the trash does not say which class claim %s had: name one with --class", r.Claim)
+	}
+	object, err := i.client.StorageV1().StorageClasses().Get(ctx, f.class, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no storage class %s: name another with --class", f.class)
+	}
+	if err != nil {
+		return err
+	}
+	claim, class, err := r.Object(item, object)
+	if err != nil {
+		return err
+	}
+	claim, err = i.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("claim %s/%s exists: choose another name with --name", r.Namespace.Name, r.Name)
+	}
+	if err != nil {
+		return err
+	}
+	name := claim.Namespace + "/" + claim.Name
+	if class.WaitsForNode {
+		p.say("claim "+name, "created; it gets the directory when a pod uses it")
+		return nil
+	}
+	return p.awaitRestored(ctx, i, claim, f.timeout)
+}
+
+// awaitRestored shows each new event of a claim until it is bound.
+func (p *plugin) awaitRestored(ctx context.Context, i installation, claim *corev1.PersistentVolumeClaim, timeout time.Duration) error {
+	claims, name, said := i.client.CoreV1().PersistentVolumeClaims(claim.Namespace), "claim "+claim.Namespace+"/"+claim.Name, ""
+	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
+		current, err := claims.Get(ctx, claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		bound, err := ledger.Restored(current)
+		if bound {
+			p.say(name, "bound to volume "+current.Spec.VolumeName+", which has the restored directory")
+		}
+		if bound || err != nil {
+			return true, err
+		}
+		if message := i.newestEvent(ctx, current); message != said {
+			said = message
+			p.say(name, message)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is there, but has no volume: %w; see kubectl -n %s describe pvc %s", name, err, claim.Namespace, claim.Name)
+	}
+	return nil
+}
+
+// newestEvent returns the newest event about a claim, "" without one, or without the right to read events.
+func (i installation) newestEvent(ctx context.Context, claim *corev1.PersistentVolumeClaim) string {
+	selector := fields.OneTermEqualSelector("involvedObject.uid", string(claim.UID)).String()
+	events, err := i.client.CoreV1().Events(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil || len(events.Items) == 0 {
+		return ""
+	}
+	newest := events.Items[0]
+	for _, event := range events.Items {
+		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
+			newest = event
+		}
+	}
+	return newest.Reason + ": " + newest.Message
 }

@@ -59,8 +59,12 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 		return nil, fmt.Errorf("counting with --now: %w", err)
 	}
 	requested := before.Now.UTC().Truncate(time.Second)
+	c, err := p.connect(p.flags)
+	if err != nil {
+		return nil, err
+	}
 	for _, id := range ids {
-		if err := p.request(ctx, before.Namespace, id, requested); err != nil {
+		if err := request(ctx, c, before.Namespace, id, requested); err != nil {
 			return nil, err
 		}
 	}
@@ -90,11 +94,7 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 }
 
 // request annotates the root claim, which the manager watches.
-func (p *plugin) request(ctx context.Context, namespace, id string, at time.Time) error {
-	c, err := p.connect(p.flags)
-	if err != nil {
-		return err
-	}
+func request(ctx context.Context, c connection, namespace, id string, at time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{wellknown.AnnotationSurveyRequested: at.Format(time.RFC3339)},
 	}})

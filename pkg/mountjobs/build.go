@@ -1,3 +1,11 @@
+// Package mountjobs builds a Kubernetes Job from the operations that wait for a file system, and reads the
+// result of each operation from the Job and its pods.
+//
+//	waiting operations --Pack--> a batch --Build--> Job --mountjob--> pod --Read--> results
+//	                                                     never starts --Diagnose--> what to do
+//
+// All functions depend on their arguments only: the caller passes time and objects, and does all writes.
+// The program that the Job runs is cmd/mountjob.
 package mountjobs
 
 import (
@@ -10,66 +18,176 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Values of wellknown.LabelAppComponent on Jobs that are not counted as the one mount Job of a file system.
-const (
-	AppComponentSweepJob  = "sweep-job"
-	AppComponentSurveyJob = "survey-job"
-	AppComponentCloneJob  = "clone-job"
-)
+// traits distinguish the Jobs of a kind.
+type traits struct {
+	component    string // the value of wellknown.LabelAppComponent
+	command      string // of mountjob
+	capabilities []corev1.Capability
+	timeout      time.Duration // of the pod; 0 is the administrator's
+	ttl          time.Duration
+}
+
+// traits returns what a kind's Jobs may do. CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and
+// DAC_OVERRIDE works on directories that have another owner. A copy has the owners and modes of its source, a sweep
+// and a removal for an administrator set no owner, and a survey only reads.
+func (k Kind) traits() traits {
+	t := traits{component: wellknown.AppComponentMountJob, command: "run", ttl: wellknown.MountJobTTL}
+	t.capabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER"}
+	switch k {
+	case Mount:
+	case Clone:
+		t.component, t.command, t.timeout = "clone-job", "clone", wellknown.CloneTimeout
+	case Sweep:
+		t.component, t.command, t.capabilities = "sweep-job", "sweep", t.capabilities[1:]
+	case Survey:
+		t.component, t.command, t.capabilities, t.timeout = "survey-job", "survey", t.capabilities[1:2], wellknown.SurveyTimeout
+	case Ledger: // the plugin of kubectl deletes its Jobs, unless it is killed
+		t.component, t.command, t.capabilities, t.ttl = "ledger-job", "ledger", t.capabilities[1:], time.Minute
+	}
+	return t
+}
 
 // Build returns the Job of a spec. An error means that the spec can never be a Job; a mount Job with a batch of
 // Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
-	name := Name{Kind: spec.kind(), FileSystemID: spec.FileSystemID, Number: spec.Number}
-	job, err := spec.build(name)
+	if spec.Kind == "" {
+		spec.Kind = Mount
+	}
+	return spec.build(Name{Kind: spec.Kind, FileSystemID: spec.FileSystemID, Number: spec.Number}.String())
+}
+
+// BuildLedger returns the Job that answers a request about a file system. The suffix makes its name unique. The
+// manager takes no part in such Jobs: ParseName does not know their names.
+func BuildLedger(spec Spec, suffix string, request requests.Request) (*batchv1.Job, error) {
+	spec.Kind, spec.Number, spec.request = Ledger, 1, request
+	job, err := spec.build(string(Ledger) + spec.FileSystemID + "-" + suffix)
+	if err == nil {
+		job.Finalizers = nil
+	}
+	return job, err
+}
+
+func (s Spec) build(name string) (*batchv1.Job, error) {
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("building Job %s: %w", name, err)
+	}
+	if timeout := s.Kind.traits().timeout; timeout > 0 {
+		s.Timeout = timeout
+	}
+	pod, annotations := s.pod(), map[string]string{}
+	var err error
+	switch container := &pod.Containers[0]; s.Kind {
+	case Mount, Clone:
+		err = s.addOperations(&pod, annotations)
+	case Survey:
+		annotations[wellknown.AnnotationSurvey] = s.Survey.Encode()
+		s.onlyRead(&pod)
+	case Ledger:
+		var text []byte
+		text, err = s.request.Encode()
+		container.Args = append(container.Args, "--request="+string(text))
+	case Sweep:
+	}
 	if err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
-	return job, nil
+	return s.job(name, annotations, pod), nil
 }
 
-func (s Spec) build(name Name) (*batchv1.Job, error) {
-	if err := s.check(); err != nil {
-		return nil, err
+// addOperations has a pod carry out the operations, which it reads from its annotation.
+func (s Spec) addOperations(pod *corev1.PodSpec, annotations map[string]string) error {
+	if s.Kind == Clone && (len(s.Operations) != 1 || !s.Operations[0].Copies()) {
+		return fmt.Errorf("want one operation that copies a volume, not %d operations", len(s.Operations))
 	}
-	switch name.Kind {
-	case Sweep:
-		return s.job(name, nil, s.sweepPod()), nil
-	case Survey:
-		s.Timeout = wellknown.SurveyTimeout
-		return s.job(name, map[string]string{wellknown.AnnotationSurvey: s.Survey.Encode()}, s.surveyPod()), nil
-	case Clone:
-		if len(s.Operations) != 1 || !s.Operations[0].Copies() {
-			return nil, fmt.Errorf("want one operation that copies a volume, not %d operations", len(s.Operations))
-		}
-		s.Timeout = wellknown.CloneTimeout
-		return s.withOperations(name, s.operationsPod("clone"))
-	default:
-		return s.withOperations(name, s.mountPod())
-	}
-}
-
-func (s Spec) withOperations(name Name, pod corev1.PodSpec) (*batchv1.Job, error) {
 	ops, err := operations.Encode(s.Operations)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// mountjob reads the pod's annotation, which is immutable once the Job is created. The Job's own
-	// is for users and other programs.
-	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
-	job := s.job(name, annotations, pod)
-	maps.Copy(job.Labels, countLabels(nil, s.Operations))
-	if first := firstClaim(s.Operations); first != "" {
-		job.Annotations[wellknown.AnnotationFirstClaim] = first
+	annotations[wellknown.AnnotationOperations] = string(ops)
+	pod.PriorityClassName = s.PriorityClassName // claims wait for it
+	container := &pod.Containers[0]
+	container.Args = append(container.Args, "--operations="+OperationsFile)
+	mount(pod, operationsFolder, operationsFromAnnotation())
+	if s.Kind == Mount && s.Linger > 0 && s.Leader.Address != "" {
+		container.Args = append(container.Args, "--leader="+s.Leader.Address, "--leader-key="+s.Leader.Key,
+			"--leader-token="+tokenFolder+"/"+tokenName, "--linger="+s.Linger.String())
+		mount(pod, tokenFolder, leaderToken())
 	}
-	return job, nil
+	return nil
+}
+
+func mount(pod *corev1.PodSpec, path string, volume corev1.Volume) {
+	pod.Volumes = append(pod.Volumes, volume)
+	container := &pod.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: path, ReadOnly: true})
+}
+
+// onlyRead has a pod continue a survey.
+func (s Spec) onlyRead(pod *corev1.PodSpec) {
+	container := &pod.Containers[0]
+	if after := s.Survey.After; after != "" {
+		// kubelet would replace $(NAME) by a variable's value.
+		container.Args = append(container.Args, "--after="+strings.ReplaceAll(after, "$", "$$"))
+	}
+	pod.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	container.VolumeMounts[0].ReadOnly = true
+	container.Resources.Limits[corev1.ResourceMemory] = resource.MustParse("64Mi")
+}
+
+// job has the annotations twice. mountjob reads the pod's, which are immutable once the Job is created. The Job's own are
+// for users and other programs.
+func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
+	one, none := int32(1), int32(0)
+	ttl := int32(s.Kind.traits().ttl / time.Second)
+	deadline := seconds(s.timeout() + wellknown.MountJobStartGrace)
+	labels := Labels(s.Kind, s.FileSystemID)
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Namespace:   s.Namespace,
+			Labels:      maps.Clone(labels),
+			Annotations: maps.Clone(annotations),
+			Finalizers:  []string{wellknown.FinalizerOutcome},
+		},
+		Spec: batchv1.JobSpec{
+			Parallelism: &one,
+			Completions: &one,
+			// A retry is the next Job, with all operations that wait by then, on another node.
+			BackoffLimit: &none,
+			// For pods that never start. It deletes the pod and its report, which the pod's own,
+			// shorter deadline does not.
+			ActiveDeadlineSeconds:   &deadline,
+			TTLSecondsAfterFinished: &ttl,
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       pod,
+			},
+		},
+	}
+	if s.Kind.HasOperations() {
+		maps.Copy(job.Labels, countLabels(nil, s.Operations))
+		if first := s.Operations[:min(len(s.Operations), 1)]; len(first) > 0 && first[0].Claim != "" {
+			job.Annotations[wellknown.AnnotationFirstClaim] = first[0].Namespace + "/" + first[0].Claim
+		}
+	}
+	return job
+}
+
+// Labels returns the labels of the Jobs of a file system, and of their pods.
+func Labels(kind Kind, fileSystemID string) map[string]string {
+	return map[string]string{
+		wellknown.LabelComponent:            wellknown.ComponentWorker,
+		wellknown.LabelAppComponent:         kind.traits().component,
+		wellknown.LabelMountJobFileSystemID: fileSystemID,
+	}
 }
 
 // countLabels are the labels of a Job that count its operations, with more operations than it has.
@@ -89,120 +207,11 @@ func countLabels(labels map[string]string, more []operations.Operation) map[stri
 	}
 }
 
-func firstClaim(ops []operations.Operation) string {
-	if len(ops) == 0 || ops[0].Claim == "" {
-		return ""
-	}
-	return ops[0].Namespace + "/" + ops[0].Claim
-}
-
-// AddBatch returns the changes of a mount Job's metadata that give its worker the next batch. used are the
-// numbers of batches from which nothing more follows: they are removed, and so are the marks of volumes that
-// no other batch has, which would fill the Job of a worker that serves for long. filledTrash is when one of
-// them last moved a directory to the trash, or zero. The changes hold only for the Job as it was observed.
-func AddBatch(job *batchv1.Job, batch operations.Batch, used []int, filledTrash time.Time) (map[string]any, error) {
-	data, err := operations.EncodeBatch(batch)
-	if err != nil {
-		return nil, fmt.Errorf("giving Job %s another batch: %w", job.Name, err)
-	}
-	annotations := map[string]any{wellknown.AnnotationBatch(batch.Number): string(data)}
-	for _, name := range unneeded(job, used) {
-		annotations[name] = nil
-	}
-	if !filledTrash.IsZero() {
-		annotations[wellknown.AnnotationFilledTrash] = filledTrash.UTC().Format(time.RFC3339)
-	}
-	return map[string]any{
-		"resourceVersion": job.ResourceVersion, "annotations": annotations, "labels": countLabels(job.Labels, batch.Operations),
-	}, nil
-}
-
-// maxOpenBytes is the size of a Job's annotations up to which its worker gets another batch. Kubernetes
-// allows 256 KiB: 64 KiB for the batch, and 64 KiB for the marks of volumes that are used.
-const maxOpenBytes = 128 << 10
-
-// HasRoom says that a mount Job has room for another batch once those in used are removed from it.
-func HasRoom(job *batchv1.Job, used []int) bool {
-	size := 0
-	for name, value := range job.Annotations {
-		size += len(name) + len(value)
-	}
-	for _, name := range unneeded(job, used) {
-		size -= len(name) + len(job.Annotations[name])
-	}
-	return size <= maxOpenBytes
-}
-
-// unneeded are the annotations of used batches, and the marks of volumes that only those have. Batches
-// that cannot be read may be of any volume.
-func unneeded(job *batchv1.Job, used []int) (names []string) {
-	batches, err := Batches(job)
-	volumes := sets.New[string]()
-	for _, batch := range batches {
-		if name := wellknown.AnnotationBatch(batch.Number); batch.Number > operations.FirstBatch && slices.Contains(used, batch.Number) {
-			names = append(names, name)
-			continue
-		}
-		for _, o := range batch.Operations {
-			volumes.Insert(o.Volume)
-		}
-	}
-	for name := range job.Annotations {
-		if volume, ok := wellknown.ParseAnnotationUsed(name); ok && err == nil && !volumes.Has(volume) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
-	one, none := int32(1), int32(0)
-	ttl := int32(wellknown.MountJobTTL / time.Second)
-	deadline := seconds(s.timeout() + wellknown.MountJobStartGrace)
-	labels := Labels(name.Kind, s.FileSystemID)
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name.String(),
-			Namespace:   s.Namespace,
-			Labels:      labels,
-			Annotations: maps.Clone(annotations),
-			Finalizers:  []string{wellknown.FinalizerOutcome},
-		},
-		Spec: batchv1.JobSpec{
-			Parallelism: &one,
-			Completions: &one,
-			// A retry is the next Job, with all operations that wait by then, on another node.
-			BackoffLimit: &none,
-			// For pods that never start. It deletes the pod and its report, which the pod's own,
-			// shorter deadline does not.
-			ActiveDeadlineSeconds:   &deadline,
-			TTLSecondsAfterFinished: &ttl,
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
-				Spec:       pod,
-			},
-		},
-	}
-}
-
-// Labels returns the labels of the Jobs of a file system, and of their pods.
-func Labels(kind Kind, fileSystemID string) map[string]string {
-	components := map[Kind]string{
-		Mount: wellknown.AppComponentMountJob, Sweep: AppComponentSweepJob, Survey: AppComponentSurveyJob,
-		Clone: AppComponentCloneJob, Ledger: AppComponentLedgerJob,
-	}
-	return map[string]string{
-		wellknown.LabelComponent:            wellknown.ComponentWorker,
-		wellknown.LabelAppComponent:         components[kind],
-		wellknown.LabelMountJobFileSystemID: fileSystemID,
-	}
-}
-
 // arguments returns those that all commands of mountjob have.
-func (s Spec) arguments(command string) []string {
+func (s Spec) arguments() []string {
 	timeout := s.timeout()
 	arguments := []string{
-		command,
+		s.Kind.traits().command,
 		"--file-system-id=" + s.FileSystemID,
 		"--directory=" + wellknown.MountJobMountPath,
 		"--deadline=" + timeout.String(),
@@ -220,3 +229,128 @@ const reportMargin = 30 * time.Second
 
 // seconds rounds up: Kubernetes refuses a deadline of 0.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// What the image and mountjob must agree on.
+const (
+	// Program is where the image has mountjob.
+	Program = "/usr/local/bin/mountjob"
+	// ContainerName is that of the pod's only container; those that a service mesh adds are ignored.
+	ContainerName = "mountjob"
+	// OperationsFile is where the container finds the operations.
+	OperationsFile = operationsFolder + "/" + operationsName
+)
+
+const (
+	operationsFolder = "/run/mountjob"
+	operationsName   = "operations.json"
+	operationsVolume = "operations"
+	tokenFolder      = "/run/efs-worker"
+	tokenName        = "token"
+	tokenVolume      = "leader-token"
+	rootVolume       = "efs"
+
+	// terminationGraceSeconds is enough for the one step that mountjob may be in, and its report.
+	terminationGraceSeconds = 30
+)
+
+// leaderToken proves to the leader which pod asks it. The apiserver does not accept its audience.
+func leaderToken() corev1.Volume {
+	return corev1.Volume{
+		Name: tokenVolume,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: wellknown.WorkerAudience, Path: tokenName},
+			}},
+		}},
+	}
+}
+
+// pod is of the Pod Security level "baseline": no host namespace, host path, host port or
+// unmasked path, no capability beyond those that containers have anyway, the runtime's seccomp
+// profile. "restricted" is out of reach for one reason only, being root and with capabilities:
+// directories are made for arbitrary owners. The namespace's level does not depend on it; the
+// node agent's host network needs "privileged". It has the default priority, which no other pod is preempted for,
+// unless claims wait for it.
+func (s Spec) pod() corev1.PodSpec {
+	no, grace, deadline := false, int64(terminationGraceSeconds), seconds(s.timeout())
+	pod := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		ActiveDeadlineSeconds:         &deadline,
+		TerminationGracePeriodSeconds: &grace,
+		ServiceAccountName:            wellknown.WorkerServiceAccount,
+		AutomountServiceAccountToken:  &no,
+		EnableServiceLinks:            &no,
+		NodeSelector:                  s.nodeSelector(),
+		Affinity:                      s.affinity(),
+		Tolerations:                   s.tolerations(),
+		SecurityContext: &corev1.PodSecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{s.container()},
+		Volumes: []corev1.Volume{{
+			Name: rootVolume,
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+				ClaimName: wellknown.RootVolumePrefix + s.FileSystemID,
+			}},
+		}},
+	}
+	for _, secret := range s.ImagePullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
+	}
+	return pod
+}
+
+func (s Spec) container() corev1.Container {
+	yes, no, root := true, false, int64(0)
+	return corev1.Container{
+		Name:            ContainerName,
+		Image:           s.Image,
+		ImagePullPolicy: s.ImagePullPolicy,
+		Command:         []string{Program},
+		Args:            s.arguments(),
+		Resources:       resources(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: rootVolume, MountPath: wellknown.MountJobMountPath}},
+		// With the other policy, logs would be taken for a damaged report.
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                &root,
+			RunAsGroup:               &root,
+			AllowPrivilegeEscalation: &no,
+			ReadOnlyRootFilesystem:   &yes,
+			Capabilities: &corev1.Capabilities{
+				Drop: []corev1.Capability{"ALL"},
+				Add:  s.Kind.traits().capabilities,
+			},
+		},
+	}
+}
+
+// resources are small enough for any node. Both limits are there because a quota can demand
+// them.
+func resources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		},
+		Limits: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("1"),
+			corev1.ResourceMemory: resource.MustParse("256Mi"),
+		},
+	}
+}
+
+func operationsFromAnnotation() corev1.Volume {
+	return corev1.Volume{
+		Name: operationsVolume,
+		VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{
+				Path: operationsName,
+				FieldRef: &corev1.ObjectFieldSelector{
+					APIVersion: "v1",
+					FieldPath:  "metadata.annotations['" + wellknown.AnnotationOperations + "']",
+				},
+			}},
+		}},
+	}
+}

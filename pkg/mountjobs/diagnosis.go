@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
@@ -41,7 +43,7 @@ func Diagnose(job *batchv1.Job, pod *corev1.Pod, events []corev1.Event) (reason 
 	case pod.Spec.NodeName == "":
 		return d.scheduling()
 	}
-	state := containerOf(pod).State
+	state := ContainerOf(pod).State
 	switch {
 	case state.Running != nil:
 		return "", ""
@@ -234,4 +236,26 @@ func lastSeen(event corev1.Event) time.Time {
 		times = append(times, event.Series.LastObservedTime.Time)
 	}
 	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+// maxQuote is how many bytes of another program's text a message repeats.
+const maxQuote = 240
+
+// podPath is kubelet's path of a mount, which is long and means nothing to users.
+var podPath = regexp.MustCompile(`/[^\s:"]*/pods/[0-9a-f-]{36}/[^\s:"]*`)
+
+// quote shortens another program's text for an event.
+func quote(text string) string { return shorten(podPath.ReplaceAllString(text, "…"), maxQuote) }
+
+// shorten puts text on one line of at most so many bytes, and cuts between characters. What would control
+// the terminal that shows the events, or change the order of its text, is replaced.
+func shorten(text string, length int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	return operations.Shorten(text, length)
 }

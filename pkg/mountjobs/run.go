@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
@@ -50,7 +51,7 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 		}
 	}
 	for _, pod := range mine {
-		if ended := containerOf(pod).State.Terminated; ended != nil {
+		if ended := ContainerOf(pod).State.Terminated; ended != nil {
 			return exitedRun(job, pod, ended, endedAt(job, ended.FinishedAt.Time, now))
 		}
 	}
@@ -61,11 +62,12 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	return observeWithoutPod(job, now)
 }
 
-// podsOf returns the pods of a Job, newest first.
+// podsOf returns the pods of a Job, newest first. It compares the owner, which the Job controller sets, and not
+// labels, which any pod of the namespace may have.
 func podsOf(job *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	var mine []*corev1.Pod
 	for _, pod := range pods {
-		if pod != nil && belongsTo(pod, job) {
+		if pod != nil && pod.Namespace == job.Namespace && metav1.IsControlledBy(pod, job) {
 			mine = append(mine, pod)
 		}
 	}
@@ -77,11 +79,11 @@ func podsOf(job *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 
 func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-		containerOf(pod).State.Terminated != nil
+		ContainerOf(pod).State.Terminated != nil
 }
 
-// containerOf returns the status of mountjob; the zero value before kubelet reports it.
-func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
+// ContainerOf returns the status of mountjob; the zero value before kubelet reports it.
+func ContainerOf(pod *corev1.Pod) corev1.ContainerStatus {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == ContainerName {
 			return status
@@ -193,4 +195,18 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// ClockGuard is how long after a replica first saw a Job, or first saw that it was over, it does not
+// start the next one because of a time in an object. If clocks agree, that changes nothing: a deadline is
+// longer, and so are most waits. If they do not, there is at most one mount Job a minute.
+const ClockGuard = time.Minute
+
+// Backoff returns the wait before the next try after a number of failures in a row: the first wait, then
+// twice as long each time, up to sixteen times the first.
+func Backoff(first time.Duration, failures int) time.Duration {
+	if failures < 1 || first <= 0 {
+		return 0
+	}
+	return first * time.Duration(min(1<<min(failures-1, 30), wellknown.MaxProvisionBackoffFactor))
 }

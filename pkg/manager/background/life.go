@@ -3,7 +3,8 @@
 //
 //	due --Create--> Job --runs, its log is read--> ended --Record--> what the root claim says --Release--> due
 //
-// All is decided without side effects, but for Logs. The loop of jobs observes, and carries out the steps.
+// All is decided without side effects, but for Logs. The loop of jobs observes, and carries out the steps. Mount Jobs
+// and clone Jobs, whose outcome the claims loop uses, are released and ended by the same steps.
 package background
 
 import (
@@ -55,12 +56,16 @@ type (
 		// Finished is how long a survey took of which nothing is left; 0 if it is not finished.
 		Finished time.Duration
 	}
-	// Release releases a Job of which nothing is recorded.
-	Release struct{ Job *Job }
-	// End has the cluster end a running Job, whose pod keeps the root claim from being replaced.
-	End struct{ Job *Job }
+	// Release releases a Job of which nothing more is needed.
+	Release struct {
+		Job          *batchv1.Job
+		Unsuccessful bool // some of its operations are not done
+	}
+	// End has the cluster end a running Job: it finds no node among those that it may use, its pod keeps the root
+	// claim from being replaced, or nothing needs its copy.
+	End struct{ Job *batchv1.Job }
 	// Delete deletes a running Job of a file system that is gone, whose pods keep the root claim from being deleted.
-	Delete struct{ Job *Job }
+	Delete struct{ Job *batchv1.Job }
 )
 
 // Warning is an event on the root claim. One of the same reason and key is not repeated for a while.
@@ -75,19 +80,32 @@ type Task interface {
 	observed() (FileSystem, []Job)
 }
 
-// Plan is the next steps of a task.
+// Plan collects what is to be done on a file system.
 type Plan struct {
-	Steps []any     // of the types above
+	Steps []any     // applied in their order; none depends on the success of another
 	Again time.Time // when to plan again although nothing has happened; zero is never
 }
 
-func (p *Plan) recheck(at time.Time) {
+// Add adds a step.
+func (p *Plan) Add(step any) { p.Steps = append(p.Steps, step) }
+
+// Recheck plans again at a time, unless that is zero.
+func (p *Plan) Recheck(at time.Time) {
 	if !at.IsZero() && (p.Again.IsZero() || at.Before(p.Again)) {
 		p.Again = at
 	}
 }
 
-// For plans the steps of a task on one file system.
+// IsDue reports whether a time has come, and plans again when it does.
+func (p *Plan) IsDue(at, now time.Time) bool {
+	if at.After(now) {
+		p.Recheck(at)
+		return false
+	}
+	return true
+}
+
+// AddTask adds the steps of a task.
 //
 //	Job                 file system, root claim       what is done
 //	running             it has left the table         the Job is deleted
@@ -98,38 +116,36 @@ func (p *Plan) recheck(at time.Time) {
 //	ended, the newest   any                           its outcome is recorded, then it is released
 //	ended, older        any                           it is released: what it has found is out of date
 //	none                ready                         the next Job, when it is due
-func For(t Task) Plan {
-	var p Plan
+func (p *Plan) AddTask(t Task) {
 	fs, jobs := t.observed()
 	for i := range jobs {
 		switch job := &jobs[i]; {
 		case job.Outcome.HoldsFileSystem() && fs.Gone:
-			p.Steps = append(p.Steps, Delete{job})
+			p.Add(Delete{job.Job})
 		case job.Outcome.HoldsFileSystem():
 			p.running(fs, job)
-			return p
+			return
 		case !job.Unreleased:
 		case i < len(jobs)-1:
-			p.Steps = append(p.Steps, Release{job})
+			p.Add(Release{Job: job.Job})
 		default:
 			p.ended(fs, t, job)
-			return p
+			return
 		}
 	}
 	next, due := t.Next()
 	if due.IsZero() || fs.NotReady != "" {
-		return p
+		return
 	}
-	if p.recheck(due); !due.After(fs.Now) {
-		p.Steps = append(p.Steps, next)
+	if p.Recheck(due); !due.After(fs.Now) {
+		p.Add(next)
 	}
-	return p
 }
 
 func (p *Plan) running(fs FileSystem, job *Job) {
-	p.recheck(job.Outcome.Until)
+	p.Recheck(job.Outcome.Until)
 	if mountjobs.CannotStart(fs.Root, job.Pods) {
-		p.Steps = append(p.Steps, End{job})
+		p.Add(End{job.Job})
 		return
 	}
 	p.read(fs, job)
@@ -143,9 +159,9 @@ func (p *Plan) read(fs FileSystem, job *Job) bool {
 	switch atOnce := !job.Outcome.HoldsFileSystem() && job.Log.failing.IsZero(); {
 	case job.Log.Reading: // its end plans again
 	case job.Log.Next.After(fs.Now) && !atOnce:
-		p.recheck(job.Log.Next)
+		p.Recheck(job.Log.Next)
 	default:
-		p.Steps = append(p.Steps, ReadLog{job})
+		p.Add(ReadLog{job})
 	}
 	return true
 }
@@ -156,8 +172,8 @@ func (p *Plan) ended(fs FileSystem, t Task, job *Job) {
 	case fs.Listed && fs.RootVolume == nil && (fs.Root == nil || fs.Root.DeletionTimestamp != nil && job.Outcome.Pod == ""):
 		// They would be created with what they recorded before this Job, or with nothing, and what it says
 		// would be lost. A claim that is being deleted waits for the pod, which goes once the Job is released.
-		p.recheck(fs.Now.Add(wellknown.DefaultProvisionBackoff))
+		p.Recheck(fs.Now.Add(wellknown.DefaultProvisionBackoff))
 	default:
-		p.Steps = append(p.Steps, t.record(job))
+		p.Add(t.record(job))
 	}
 }

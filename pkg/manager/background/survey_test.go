@@ -72,7 +72,8 @@ func TestDecideWhenASurveyIsDue(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&s)
 			}
-			p := For(s)
+			var p Plan
+			p.AddTask(s)
 			var want []any
 			if tt.create {
 				want, tt.again = []any{Create{mountjobs.Survey, tt.next}}, now
@@ -141,7 +142,8 @@ func TestPlanOfASurveyJob(t *testing.T) {
 			if s.Gone = tt.gone; tt.gone {
 				s.Listed, s.NotReady = false, "it is being deleted"
 			}
-			p := For(s)
+			var p Plan
+			p.AddTask(s)
 			got, next := namesOf(p)
 			if got != tt.want || next != tt.next || !p.Again.Equal(tt.again) {
 				t.Errorf("got %s of %+v, want %s", got, p, tt.want)
@@ -174,7 +176,8 @@ func TestSurveyIsRecordedOnceRootClaimOrVolumeExists(t *testing.T) {
 			Outcome: mountjobs.Outcome{Status: mountjobs.Status{Name: mountjobs.Name{Kind: mountjobs.Survey}, State: mountjobs.Lost}, Pod: tt.pod}, Log: Log{After: began.After, Drained: true},
 		})
 		s.RootVolume, s.Listed = tt.volume, !tt.gone
-		p := For(s)
+		var p Plan
+		p.AddTask(s)
 		if got, _ := namesOf(p); got != tt.want || got == "" && p.Again.IsZero() {
 			t.Errorf("%s: got %+v, want %q", name, p, tt.want)
 		}

@@ -17,7 +17,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/background"
-	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -32,11 +31,11 @@ const dropDelay = time.Second
 
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Duration, err error) {
-	if !p.again.IsZero() {
-		again = max(p.again.Sub(s.now), 0) + catchUp
+	if !p.Again.IsZero() {
+		again = max(p.Again.Sub(s.Now), 0) + catchUp
 	}
 	var errs []error
-	for _, change := range p.changes {
+	for _, change := range p.Steps {
 		sooner, err := c.applyChange(ctx, s, change)
 		if again == 0 || sooner != 0 && sooner < again {
 			again = sooner
@@ -47,24 +46,18 @@ func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Dur
 }
 
 // applyChange says after how long to sync again; zero is never.
-func (c *Controller) applyChange(ctx context.Context, s state, change change) (again time.Duration, err error) {
+func (c *Controller) applyChange(ctx context.Context, s state, change any) (again time.Duration, err error) {
 	switch change := change.(type) {
 	case report:
 		c.report(change)
 	case createJob:
-		return c.createJob(ctx, s, mountjobs.Mount, change.due, change.podless)
+		return c.createJob(ctx, s, change)
 	case giveBatch:
 		return c.giveBatch(ctx, s, change)
-	case createClone:
-		return c.createJob(ctx, s, mountjobs.Clone, []decide.Pending{change.pending}, change.podless)
 	case reportProgress:
 		return c.beginProgress(ctx, s, change.clone), nil
 	case endWorker:
 		c.options.Workers.End(change.job, change.why)
-	case endJob:
-		err = c.endJob(ctx, change.job)
-	case releaseJob:
-		err = c.release(ctx, change)
 	case deletePods:
 		if err = objects.DeleteJob(ctx, c.client, change.job, metav1.DeletePropagationForeground); err == nil {
 			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "RootClaimIsDeleted"))
@@ -76,48 +69,46 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	case background.Record:
 		return c.record(ctx, s, change)
 	case background.Release:
-		err = c.release(ctx, releaseJob{job: change.Job.Job})
+		err = c.release(ctx, change)
 	case background.End:
-		err = c.endJob(ctx, change.Job.Job)
+		err = c.endJob(ctx, change.Job)
 	case background.Delete:
-		err = c.deleteTask(ctx, change.Job.Job)
+		err = c.deleteTask(ctx, change.Job)
 	}
 	return 0, err
 }
 
-func (c *Controller) release(ctx context.Context, change releaseJob) error {
-	c.logs.Forget(change.job.UID)
+func (c *Controller) release(ctx context.Context, change background.Release) error {
+	c.logs.Forget(change.Job.UID)
 	fields := objects.WithoutFinalizer(wellknown.FinalizerOutcome)
-	if change.unsuccessful { // In one write, or caches would forget the operations in between.
+	if change.Unsuccessful { // In one write, or caches would forget the operations in between.
 		fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
 	}
-	return objects.Patch(ctx, c.client, change.job, map[string]any{"metadata": fields})
+	return objects.Patch(ctx, c.client, change.Job, map[string]any{"metadata": fields})
 }
 
 // createJob creates the next Job, of the operations that are still right when they are confirmed live.
-func (c *Controller) createJob(
-	ctx context.Context, s state, kind mountjobs.Kind, due []decide.Pending, podless []*batchv1.Job,
-) (again time.Duration, err error) {
-	key, now := s.id+"/"+string(kind), time.Now()
+func (c *Controller) createJob(ctx context.Context, s state, next createJob) (again time.Duration, err error) {
+	key, now := s.ID+"/"+string(next.kind), time.Now()
 	if c.refused.IsInBackOffSinceUpdate(key, now) {
 		return c.refused.Get(key), nil
 	}
 	doing := "reading the pods of the last one"
-	defer func() { c.reportNotCreated(due, doing, err) }()
-	if behind, err := c.isBehind(ctx, podless); behind || err != nil {
+	defer func() { c.reportNotCreated(next.due, doing, err) }()
+	if behind, err := c.isBehind(ctx, next.podless); behind || err != nil {
 		return catchUp, err
 	}
 	doing = "reading what it is about"
-	batch, err := c.batch(ctx, due)
+	batch, err := c.batch(ctx, next.due)
 	if err != nil || len(batch) == 0 {
 		return dropDelay, err
 	}
 	doing = "building it"
-	spec := c.spec(s, kind)
+	spec := c.spec(s, next.kind)
 	spec.Operations = batch
 	job, err := mountjobs.Build(spec)
 	if err != nil {
-		return 0, fmt.Errorf("file system %s: %w", s.id, err)
+		return 0, fmt.Errorf("file system %s: %w", s.ID, err)
 	}
 	doing = "creating it"
 	created, err := objects.CreateJob(ctx, c.client, job)
@@ -130,8 +121,8 @@ func (c *Controller) createJob(
 	}
 	c.refused.DeleteEntry(key)
 	c.options.Log.InfoContext(ctx, "mount Job created",
-		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
-	c.metrics.created(kind)
+		slog.String("job", job.Name), slog.String("fileSystem", s.ID), slog.Int("operations", len(batch)))
+	c.metrics.created(next.kind)
 	c.metrics.sent("job", len(batch))
 	c.reportProvisioning(job.Name, batch)
 	return 0, nil
@@ -141,7 +132,7 @@ func (c *Controller) createJob(
 // know what was begun. If the Job has changed since it was observed, the next sync plans again.
 func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (again time.Duration, err error) {
 	job := next.job.job
-	if wait := c.paces.wait(s.id, next.job.unused, len(next.due)); wait > 0 {
+	if wait := c.paces.wait(s.ID, next.job.unused, len(next.due)); wait > 0 {
 		return wait, nil
 	}
 	ops, err := c.batch(ctx, next.due)
@@ -149,13 +140,13 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 		c.reportNotCreated(next.due, "reading what it is about", err)
 		return dropDelay, err
 	}
-	batch := operations.Batch{Number: mountjobs.NewestBatch(job) + 1, Began: s.now, Operations: ops}
+	batch := operations.Batch{Number: mountjobs.NewestBatch(job) + 1, Began: s.Now, Operations: ops}
 	for _, pending := range next.due { // an attempt counts from when its claim began to wait
-		batch.Began = laterOf(batch.Began, pending.Since)
+		batch.Began = mountjobs.Later(batch.Began, pending.Since)
 	}
 	metadata, err := mountjobs.AddBatch(job, batch, next.job.usedBatches, next.job.filledTrash)
 	if err != nil {
-		return 0, fmt.Errorf("file system %s: %w", s.id, err)
+		return 0, fmt.Errorf("file system %s: %w", s.ID, err)
 	}
 	err = objects.Patch(ctx, c.client, job, map[string]any{"metadata": metadata})
 	if apierrors.IsConflict(err) {
@@ -165,8 +156,8 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 		c.reportNotCreated(next.due, "giving the operations to the worker of Job "+job.Name, err)
 		return 0, err
 	}
-	c.paces.begin(s.id)
-	c.options.Log.InfoContext(ctx, "operations given to a worker", slog.String("job", job.Name), slog.String("fileSystem", s.id),
+	c.paces.begin(s.ID)
+	c.options.Log.InfoContext(ctx, "operations given to a worker", slog.String("job", job.Name), slog.String("fileSystem", s.ID),
 		slog.Int("batch", batch.Number), slog.Int("operations", len(ops)))
 	c.metrics.sent("worker", len(ops))
 	return 0, nil
@@ -174,8 +165,8 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
-		Settings: c.options.Jobs, Kind: kind, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
-		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
+		Settings: c.options.Jobs, Kind: kind, FileSystemID: s.ID, Aliases: c.gatherer.Aliases[s.ID],
+		Number: mountjobs.NextNumber(kind, s.ID, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
 	}
 }
 

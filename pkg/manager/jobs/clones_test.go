@@ -43,8 +43,10 @@ func cloned(number int, change ...func(*mountJob)) mountJob {
 }
 
 func clonesCreated(p plan) (names []string) {
-	for _, next := range changesOf[createClone](p) {
-		names = append(names, next.pending.Operation.Volume)
+	for _, next := range changesOf[createJob](p) {
+		if next.kind == mountjobs.Clone {
+			names = append(names, next.due[0].Operation.Volume)
+		}
 	}
 	return names
 }
@@ -71,8 +73,8 @@ func TestDecideClones(t *testing.T) {
 		"its outcome is not used":      {state: stateWith(nil), clones: []mountJob{cloned(1, unused)}},
 		"its claim is deleted":         {state: stateWith(nil), clones: []mountJob{cloned(1, runs, func(m *mountJob) { m.abandoned = true })}, ended: 1},
 		"its progress was reported":    {state: stateWith(nil), clones: []mountJob{cloned(1, runs, func(m *mountJob) { m.progressDue = now.Add(time.Second) })}},
-		"its file system is gone":      {state: func() state { s := stateWith(nil); s.gone = true; return s }(), clones: []mountJob{cloned(1, runs)}, ended: 1},
-		"the root volume is not ready": {state: func() state { s := stateWith(nil, ready); s.notReady = "no"; return s }(), queued: "no mount Job can begin: no"},
+		"its file system is gone":      {state: func() state { s := stateWith(nil); s.Gone = true; return s }(), clones: []mountJob{cloned(1, runs)}, ended: 1},
+		"the root volume is not ready": {state: func() state { s := stateWith(nil, ready); s.NotReady = "no"; return s }(), queued: "no mount Job can begin: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.state.clones = c.clones
@@ -80,13 +82,13 @@ func TestDecideClones(t *testing.T) {
 			if got := strings.Join(clonesCreated(p), " "); got != c.created {
 				t.Errorf("creates clones for %q, want %q", got, c.created)
 			}
-			if len(changesOf[createJob](p))+len(changesOf[giveBatch](p)) > 0 {
+			if len(due(p))+len(changesOf[giveBatch](p)) > 0 {
 				t.Errorf("a mount Job carries a clone: %+v", p)
 			}
-			if got := len(changesOf[releaseJob](p)); got != c.released {
+			if got := len(changesOf[background.Release](p)); got != c.released {
 				t.Errorf("%d are released", got)
 			}
-			if got := len(changesOf[endJob](p)); got != c.ended {
+			if got := len(changesOf[background.End](p)); got != c.ended {
 				t.Errorf("%d are ended", got)
 			}
 			if got := len(changesOf[reportProgress](p)); got != c.progress {

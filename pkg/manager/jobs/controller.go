@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Options struct {
 	// SurveyInterval is the time between two surveys of a file system; 0 is never, unless one is requested.
 	SurveyInterval time.Duration
 	Usage          Usage
-	// Workers is the channel to those that wait for more operations; nil if there is none.
+	// Workers is the channel to those that wait for more operations; nil is one without workers.
 	Workers *workers.Channel
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -75,7 +76,7 @@ const (
 
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controller, error) {
-	o.SweepDelay = cmp.Or(o.SweepDelay, background.DefaultSweepDelay)
+	o.SweepDelay, o.Workers = cmp.Or(o.SweepDelay, background.DefaultSweepDelay), cmp.Or(o.Workers, &workers.Channel{})
 	c := &Controller{
 		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
 		metrics: newMetrics(o.Metrics), refused: newRefused(), logs: &background.Logs{Client: client, Namespace: o.Jobs.Namespace},
@@ -200,7 +201,8 @@ func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, 
 	s := c.observe(id)
 	p := planFor(s)
 	again, err = c.apply(ctx, s, p)
-	if p.reports() && (again == 0 || again > events.RepeatAfter) {
+	reports := slices.ContainsFunc(p.Steps, func(step any) bool { _, ok := step.(report); return ok })
+	if reports && (again == 0 || again > events.RepeatAfter) {
 		again = events.RepeatAfter + catchUp
 	}
 	return again, err

@@ -39,10 +39,10 @@ func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
 	} {
 		p := planFor(stateWith([]mountJob{c.job}))
 		again := time.Duration(0)
-		if !p.again.IsZero() {
-			again = p.again.Sub(now)
+		if !p.Again.IsZero() {
+			again = p.Again.Sub(now)
 		}
-		if len(changesOf[endJob](p)) > 0 != c.ended || again != c.again {
+		if len(changesOf[background.End](p)) > 0 != c.ended || again != c.again {
 			t.Errorf("%s: got %+v, want %+v", name, p, c)
 		}
 	}
@@ -60,10 +60,10 @@ func TestJobThatKeepsALostRootClaimIsEnded(t *testing.T) {
 		"sweep":     {sweeps: []background.Job{sweep}},
 		"survey":    {surveys: []background.Job{sweep}},
 	} {
-		s.now, s.pending = now, stateWith(nil).pending
+		s.Now, s.pending = now, stateWith(nil).pending
 		for phase, want := range map[corev1.PersistentVolumeClaimPhase]int{corev1.ClaimLost: 1, corev1.ClaimBound: 0} {
-			s.root = &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
-			if got := len(changesOf[endJob](planFor(s))) + len(changesOf[background.End](planFor(s))); got != want {
+			s.Root = &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
+			if got := len(changesOf[background.End](planFor(s))); got != want {
 				t.Errorf("%s, root claim %s: %d are ended", name, phase, got)
 			}
 		}

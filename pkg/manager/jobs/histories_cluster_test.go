@@ -35,6 +35,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
@@ -66,8 +67,7 @@ type cluster struct {
 	*sharedPath
 	*Controller
 
-	number int
-	claims int
+	number, claims int
 }
 
 func newSharedPath(t testing.TB, seed uint64, clusters int) *sharedPath {
@@ -105,7 +105,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
 		refused: newRefused(),
-		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Log: slog.New(slog.DiscardHandler)},
+		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Workers: &workers.Channel{}, Log: slog.New(slog.DiscardHandler)},
 		client:  client, live: objects.Reader{Client: client}, gatherer: v, events: events.NewReporter(&record.FakeRecorder{}),
 	}}
 }
@@ -328,8 +328,8 @@ func (c *cluster) run(steps int) {
 	}
 	batch, err := c.batch(c.t.Context(), due)
 	c.check(err)
-	for _, change := range changesOf[releaseJob](p) {
-		c.check(c.gatherer.Caches.Jobs.GetStore().Delete(change.job))
+	for _, change := range releases(p) {
+		c.check(c.gatherer.Caches.Jobs.GetStore().Delete(change.Job))
 	}
 	if len(batch) == 0 {
 		return

@@ -30,14 +30,14 @@ func TestSweepIsRecordedOnceRootClaimOrVolumeExists(t *testing.T) {
 		"neither, file system left the table": {unlisted: true, record: true},
 	} {
 		s := withSweeps(nil, c.root, in(30, swept(ago(time.Second), mountjobs.Succeeded, now, true)))
-		s.rootVolume, s.listed = c.volume, !c.unlisted
+		s.RootVolume, s.Listed = c.volume, !c.unlisted
 		var p plan
-		p.planTask(s.sweep())
-		recorded := slices.ContainsFunc(p.changes, func(change change) bool {
+		p.AddTask(s.sweep())
+		recorded := slices.ContainsFunc(p.Steps, func(change any) bool {
 			_, ok := change.(background.Record)
 			return ok
 		})
-		if recorded != c.record || !c.record && len(p.changes) > 0 || p.again.IsZero() == !c.record {
+		if recorded != c.record || !c.record && len(p.Steps) > 0 || p.Again.IsZero() == !c.record {
 			t.Errorf("%s: got %+v", name, p)
 		}
 	}
@@ -49,7 +49,7 @@ func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 	}}
 	volume.Spec.NFS = &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress}
 	s := withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now, true)))
-	s.rootVolume, s.listed = volume, true
+	s.RootVolume, s.Listed = volume, true
 	l := newLoop(t)
 	if err := l.client.Tracker().Add(volume.DeepCopy()); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	var p plan
-	p.planTask(s.sweep())
+	p.AddTask(s.sweep())
 	if _, err := l.apply(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +92,13 @@ func TestOnlyTheNewestSweepIsRecorded(t *testing.T) {
 		"an older one is still running": {[]background.Job{running, ended("2", true)}, nil, nil},
 	} {
 		var p plan
-		p.planTask(withSweeps(nil, &corev1.PersistentVolumeClaim{}, c.sweeps...).sweep())
+		p.AddTask(withSweeps(nil, &corev1.PersistentVolumeClaim{}, c.sweeps...).sweep())
 		var recorded, released []string
 		for _, change := range changesOf[background.Record](p) {
 			recorded = append(recorded, change.Job.Job.Name)
 		}
 		for _, change := range changesOf[background.Release](p) {
-			released = append(released, change.Job.Job.Name)
+			released = append(released, change.Job.Name)
 		}
 		if !slices.Equal(recorded, c.recorded) || !slices.Equal(released, c.released) || len(changesOf[background.Create](p)) > 0 {
 			t.Errorf("%s: recorded %q, released %q; want %q and %q", name, recorded, released, c.recorded, c.released)

@@ -19,22 +19,12 @@ import (
 
 // state is what was observed of one file system.
 type state struct {
-	id    string
-	now   time.Time
+	background.FileSystem
+
 	named []*batchv1.Job // all that have the file system in their name, for the next number
 	// These are ours, the oldest first. Of surveys, they are those that are not released.
 	mounts, clones  []mountJob
 	sweeps, surveys []background.Job
-	// notReady is why no Job may use the root claim now, or "".
-	notReady string
-	root     *corev1.PersistentVolumeClaim
-	// rootVolume has the annotations of the root claim, for the next one.
-	rootVolume *corev1.PersistentVolume
-	// listed says that the table has the file system, so that root claim and root volume are created
-	// again.
-	listed bool
-	// gone says that the file system has left the table, and that its root claim is being deleted.
-	gone bool
 	// erased says that the file system provably no longer exists, and its trash with it.
 	erased bool
 	// pending are the operations that wait, due or not, in their order. They are sorted only when
@@ -80,8 +70,7 @@ const maxPending = 1024
 
 func (c *Controller) observe(id string) state {
 	s := state{
-		id:         id,
-		now:        c.gatherer.Now(),
+		FileSystem: background.FileSystem{ID: id, Now: c.gatherer.Now()},
 		named:      c.gatherer.Caches.JobsOfFileSystem(id),
 		pending:    sync.OnceValue(func() []decide.Pending { return c.gatherer.Pending(id, maxPending) }),
 		agents:     c.agents(),
@@ -92,8 +81,9 @@ func (c *Controller) observe(id string) state {
 	for _, job := range s.named {
 		c.observeJob(&s, job)
 	}
-	slices.SortFunc(s.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	slices.SortFunc(s.clones, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	for _, mountJobs := range [][]mountJob{s.mounts, s.clones} {
+		slices.SortFunc(mountJobs, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	}
 	byNumber := func(a, b background.Job) int { return a.Outcome.Name.Number - b.Outcome.Name.Number }
 	slices.SortFunc(s.sweeps, byNumber)
 	slices.SortFunc(s.surveys, byNumber)
@@ -173,7 +163,7 @@ func (c *Controller) observeUse(m *mountJob) {
 		used, done := true, true
 		for _, a := range attempts[run.First : run.First+run.Count] {
 			if decide.FillsTrash(a) {
-				m.fillsTrash, m.filledTrash = true, laterOf(m.filledTrash, a.Ended)
+				m.fillsTrash, m.filledTrash = true, mountjobs.Later(m.filledTrash, a.Ended)
 			}
 			used = used && c.gatherer.IsUsed(a)
 			done = done && a.Result.State == operations.Done
@@ -188,19 +178,12 @@ func (c *Controller) observeUse(m *mountJob) {
 	}
 }
 
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 func (c *Controller) observeRoot(s *state) {
-	namespace, name := c.options.Jobs.Namespace, volumes.RootName(s.id)
+	namespace, name := c.options.Jobs.Namespace, volumes.RootName(s.ID)
 	targets := c.gatherer.Targets()
-	s.root, s.rootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
-	pair := volumes.RootPair{FileSystemID: s.id, Port: targets.Port(s.id), Namespace: namespace, Volume: s.rootVolume, Claim: s.root}
-	s.notReady = pair.Ready()
-	_, s.listed = targets.FileSystems[s.id]
-	s.gone, s.erased = !s.listed && s.rootGoes(), targets.Gone[s.id]
+	s.Root, s.RootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
+	pair := volumes.RootPair{FileSystemID: s.ID, Port: targets.Port(s.ID), Namespace: namespace, Volume: s.RootVolume, Claim: s.Root}
+	s.NotReady = pair.Ready()
+	_, s.Listed = targets.FileSystems[s.ID]
+	s.Gone, s.erased = !s.Listed && s.rootGoes(), targets.Gone[s.ID]
 }

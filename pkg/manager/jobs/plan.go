@@ -13,25 +13,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// plan is what is to be done on one file system.
-type plan struct {
-	changes []change  // applied in their order; none depends on the success of another
-	again   time.Time // when to plan again although nothing has happened; zero is never
-}
-
-// change is one step of a plan: one of the types below, or a step of package background.
-type change any
+// plan is what is to be done on one file system. Its steps are the types below, and those of package background.
+type plan struct{ background.Plan }
 
 type (
-	// createJob creates the next mount Job, of operations that are due. podless are Jobs that seem to
-	// be over without an outcome: the cache may only be behind.
+	// createJob creates the next mount Job, of operations that are due, or a clone Job of one that copies a volume.
+	// podless are Jobs that seem to be over without an outcome: the cache may only be behind.
 	createJob struct {
+		kind    mountjobs.Kind
 		due     []decide.Pending
-		podless []*batchv1.Job
-	}
-	// createClone creates a Job that copies a volume.
-	createClone struct {
-		pending decide.Pending
 		podless []*batchv1.Job
 	}
 	// reportProgress reports how far a clone Job is.
@@ -46,14 +36,6 @@ type (
 		job *batchv1.Job
 		why string
 	}
-	// endJob ends a running Job: it finds no node among those that it may use, cannot start there, or
-	// nothing needs its copy.
-	endJob struct{ job *batchv1.Job }
-	// releaseJob removes the finalizer of a Job of which everything was used.
-	releaseJob struct {
-		job          *batchv1.Job
-		unsuccessful bool // some of its operations are not done
-	}
 	// deletePods deletes the pods of a Job that waits for a sweep or for the next try, because they keep
 	// the root claim from being deleted. The Job stays until it is released.
 	deletePods struct{ job *batchv1.Job }
@@ -65,39 +47,6 @@ type (
 		queued    bool
 	}
 )
-
-func (p *plan) planTask(t background.Task) {
-	steps := background.For(t)
-	for _, step := range steps.Steps {
-		p.add(step)
-	}
-	p.recheck(steps.Again)
-}
-
-func (p *plan) add(c change) { p.changes = append(p.changes, c) }
-
-func (p *plan) reports() bool {
-	return slices.ContainsFunc(p.changes, func(c change) bool {
-		_, ok := c.(report)
-		return ok
-	})
-}
-
-// recheck plans again at a time, unless that is zero.
-func (p *plan) recheck(at time.Time) {
-	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
-		p.again = at
-	}
-}
-
-// isDue says that a time has come, and plans again when it does.
-func (p *plan) isDue(at, now time.Time) bool {
-	if at.After(now) {
-		p.recheck(at)
-		return false
-	}
-	return true
-}
 
 // planFor plans for one file system. The next Job comes first: it may be made of the outcomes of those
 // that are released.
@@ -117,50 +66,59 @@ func planFor(s state) plan {
 	case running == nil:
 		p.planNext(s, nil)
 	case running.waits:
-		p.recheck(running.outcome.Until)
+		p.Recheck(running.outcome.Until)
 		p.planNext(s, running)
 	default:
-		p.recheck(running.outcome.Until)
+		p.Recheck(running.outcome.Until)
 		p.reportRunning(s, running)
 		p.endUnstartable(s, running)
 	}
 	for i := range s.mounts {
-		switch m := &s.mounts[i]; {
-		case s.isDone(m):
-			p.add(releaseJob{m.job, !m.outcome.Report.Succeeded()})
-		case s.keepsRoot(m):
-			p.freeRoot(s, m)
-		}
+		p.planEnded(s, &s.mounts[i])
 	}
 	p.planClones(s)
-	p.planTask(s.sweep())
-	p.planTask(s.survey())
+	p.AddTask(s.sweep())
+	p.AddTask(s.survey())
 	return p
+}
+
+// planEnded releases a Job that has ended once its outcome is used, or has it leave the root claim.
+func (p *plan) planEnded(s state, m *mountJob) {
+	switch {
+	case s.isDone(m):
+		p.Add(background.Release{Job: m.job, Unsuccessful: !m.outcome.Report.Succeeded()})
+	case s.keepsRoot(m):
+		p.freeRoot(s, m)
+	}
 }
 
 // planNext plans what becomes of the operations that are due: waiting has a worker that waits, or is nil.
 func (p *plan) planNext(s state, waiting *mountJob) {
-	var due []decide.Pending
-	for _, pending := range s.batched() {
-		if p.isDue(pending.Due, s.now) {
+	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
+	due := p.holdBackRestores(slices.CompactFunc(p.due(s.batched(), s.Now), isSame), s.Now)
+	switch {
+	case waiting != nil && s.rootGoes():
+		p.Add(endWorker{waiting.job, "its root claim is being deleted"})
+	case len(due) == 0:
+	case s.NotReady != "":
+		p.reportNotReady(s, due)
+	case waiting == nil:
+		p.Add(createJob{mountjobs.Mount, due, s.podlessOf(s.mounts)})
+	case mountjobs.HasRoom(waiting.job, waiting.usedBatches):
+		p.Add(giveBatch{due, waiting})
+	default:
+		p.Add(endWorker{waiting.job, "it has no room for more operations"})
+	}
+}
+
+// due returns the operations whose time has come, and plans again when that of others does.
+func (p *plan) due(all []decide.Pending, now time.Time) (due []decide.Pending) {
+	for _, pending := range all {
+		if p.IsDue(pending.Due, now) {
 			due = append(due, pending)
 		}
 	}
-	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
-	due = p.holdBackRestores(slices.CompactFunc(due, isSame), s.now)
-	switch {
-	case waiting != nil && s.rootGoes():
-		p.add(endWorker{waiting.job, "its root claim is being deleted"})
-	case len(due) == 0:
-	case s.notReady != "":
-		p.reportNotReady(s, due)
-	case waiting == nil:
-		p.add(createJob{due, s.podlessOf(s.mounts)})
-	case mountjobs.HasRoom(waiting.job, waiting.usedBatches):
-		p.add(giveBatch{due, waiting})
-	default:
-		p.add(endWorker{waiting.job, "it has no room for more operations"})
-	}
+	return due
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and
@@ -170,7 +128,7 @@ func (p *plan) holdBackRestores(due []decide.Pending, now time.Time) []decide.Pe
 	isPrompt := func(pending decide.Pending) bool {
 		return pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries
 	}
-	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.isDue(due[0].Turn().Add(restoreWait), now) {
+	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.IsDue(due[0].Turn().Add(restoreWait), now) {
 		return due
 	}
 	return nil
@@ -186,9 +144,9 @@ const (
 // endUnstartable ends a Job that avoids nodes and finds no other, and one that keeps the root claim from
 // being replaced. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
 func (p *plan) endUnstartable(s state, m *mountJob) {
-	unschedulable := mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.isDue(m.job.CreationTimestamp.Add(schedulingTime), s.now)
-	if unschedulable || mountjobs.CannotStart(s.root, m.pods) {
-		p.add(endJob{m.job})
+	unschedulable := mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.IsDue(m.job.CreationTimestamp.Add(schedulingTime), s.Now)
+	if unschedulable || mountjobs.CannotStart(s.Root, m.pods) {
+		p.Add(background.End{Job: m.job})
 	}
 }
 
@@ -198,8 +156,8 @@ const schedulingTime = 30 * time.Second
 // freeRoot deletes the pods of a Job whose outcome was used, or was not for a while: it waits for its
 // next try then, which knows what the pod has reported or finds it out again.
 func (p *plan) freeRoot(s state, m *mountJob) {
-	if m.used || p.isDue(m.end().Add(useDelay), s.now) {
-		p.add(deletePods{m.job})
+	if m.used || p.IsDue(m.end().Add(useDelay), s.Now) {
+		p.Add(deletePods{m.job})
 	}
 }
 
@@ -235,14 +193,14 @@ func (m *mountJob) isEnded() bool { return m.unreleased && !m.outcome.HoldsFileS
 
 // rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
 // sweep can begin before there is another one.
-func (s state) rootGoes() bool { return s.root != nil && s.root.DeletionTimestamp != nil }
+func (s state) rootGoes() bool { return s.Root != nil && s.Root.DeletionTimestamp != nil }
 
 // nodesToAvoid are those where the newest Jobs failed, back to the last one that succeeded. They are
 // none if a Job that avoided them found no other since.
 func (s state) nodesToAvoid() []string {
 	var failed []string
 	for _, m := range slices.Backward(s.mounts) {
-		if m.succeeded() || s.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
+		if m.succeeded() || s.Now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
 			break
 		}
 		if m.foundNoNode() && mountjobs.AvoidsNodes(m.job) {

@@ -107,12 +107,15 @@ func tried(volume string, number int, since, due time.Time) decide.Pending {
 // stateWith has the operations wait in their order, as the gatherer gives them.
 func stateWith(mounts []mountJob, pending ...decide.Pending) state {
 	slices.SortFunc(pending, func(a, b decide.Pending) int { return a.Turn().Compare(b.Turn()) })
-	return state{id: fileSystem, now: now, sweepDelay: background.DefaultSweepDelay, mounts: mounts, pending: func() []decide.Pending { return pending }}
+	return state{
+		FileSystem: background.FileSystem{ID: fileSystem, Now: now},
+		sweepDelay: background.DefaultSweepDelay, mounts: mounts, pending: func() []decide.Pending { return pending },
+	}
 }
 
 // changesOf are the changes of one type.
-func changesOf[T change](p plan) (all []T) {
-	for _, c := range p.changes {
+func changesOf[T any](p plan) (all []T) {
+	for _, c := range p.Steps {
 		if typed, ok := c.(T); ok {
 			all = append(all, typed)
 		}
@@ -123,6 +126,9 @@ func changesOf[T change](p plan) (all []T) {
 // due are the volumes of the operations that a plan makes the next Job of.
 func due(p plan) (names []string) {
 	for _, next := range changesOf[createJob](p) {
+		if next.kind != mountjobs.Mount {
+			continue
+		}
 		for _, pending := range next.due {
 			names = append(names, pending.Operation.Volume)
 		}
@@ -162,7 +168,7 @@ func TestDecideNextJob(t *testing.T) {
 		"a Job has ended":                        {state: stateWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
 		"root claim not ready": {state: func() state {
 			w := stateWith(nil, ready)
-			w.notReady = "it is not bound"
+			w.NotReady = "it is not bound"
 			return w
 		}(), warned: []string{"v1"}},
 	} {
@@ -174,7 +180,7 @@ func TestDecideNextJob(t *testing.T) {
 					warned = append(warned, r.operation.Volume)
 				}
 			}
-			if (c.state.running() != nil) != c.running || !slices.Equal(due(p), c.due) || !slices.Equal(warned, c.warned) || !p.again.Equal(c.again) {
+			if (c.state.running() != nil) != c.running || !slices.Equal(due(p), c.due) || !slices.Equal(warned, c.warned) || !p.Again.Equal(c.again) {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})
@@ -204,7 +210,7 @@ func TestDecideRelease(t *testing.T) {
 	} {
 		w := stateWith([]mountJob{c.job})
 		w.sweeps, w.erased = c.sweeps, c.erased
-		if p := planFor(w); len(changesOf[releaseJob](p)) == 1 != c.want {
+		if p := planFor(w); len(changesOf[background.Release](p)) == 1 != c.want {
 			t.Errorf("%s: got %+v", name, p)
 		}
 	}
@@ -226,8 +232,8 @@ func TestPodsThatKeepTheRootClaimAreDeleted(t *testing.T) {
 		"goes, Job runs":         {goes, mounted(1, runs), 0},
 	} {
 		w := stateWith([]mountJob{c.job})
-		w.root, w.notReady = c.root, "it is being deleted"
-		if p := planFor(w); len(changesOf[deletePods](p)) != c.want || len(changesOf[releaseJob](p)) != 0 {
+		w.Root, w.NotReady = c.root, "it is being deleted"
+		if p := planFor(w); len(changesOf[deletePods](p)) != c.want || len(changesOf[background.Release](p)) != 0 {
 			t.Errorf("%s: got %+v, want %d Jobs whose pods are deleted", name, p, c.want)
 		}
 	}
@@ -240,7 +246,7 @@ func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 		want int
 	}{"there": {false, 0}, "gone": {true, 1}} {
 		w := withSweeps([]mountJob{mounted(1, fills)}, nil, running)
-		w.gone, w.notReady = c.gone, "it is being deleted"
+		w.Gone, w.NotReady = c.gone, "it is being deleted"
 		if p := planFor(w); len(changesOf[background.Delete](p)) != c.want || len(changesOf[background.Create](p)) > 0 {
 			t.Errorf("%s: got %+v, want %d sweeps deleted", name, p, c.want)
 		}
@@ -275,16 +281,15 @@ func TestDecideSweep(t *testing.T) {
 		"trash of this moment": {state: stateWith(recent), again: now.Add(9 * time.Second)},
 		"trash, root not ready": {state: func() state {
 			w := stateWith(filled)
-			w.notReady = "not bound"
+			w.NotReady = "not bound"
 			return w
 		}()},
 		"sweep runs":                    {state: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
 		"swept":                         {state: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
-		"sweep has ended":               {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
-		"next sweep, rounded":           {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
+		"sweep has ended":               {state: withSweeps(nil, nil, in(3600, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true))), record: true, next: now.Add(time.Hour)},
 		"next sweep by the server":      {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
 		"next sweep, server's clock":    {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
-		"next sweep, long past":         {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true)), record: true, next: now.Add(time.Minute)},
+		"next sweep, at this moment":    {state: withSweeps(nil, nil, in(0, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(time.Second)},
 		"next sweep, beyond all time":   {state: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(200 * 365 * 24 * time.Hour)},
 		"sweep was lost":                {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
 		"sweep was lost again":          {state: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
@@ -303,13 +308,13 @@ func TestDecideSweep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
-			p.planTask(c.state.sweep())
+			p.AddTask(c.state.sweep())
 			var next time.Time
 			recorded := changesOf[background.Record](p)
 			for _, r := range recorded {
 				next, _ = time.Parse(time.RFC3339, r.Value) // zero for never
 			}
-			if len(changesOf[background.Create](p)) > 0 != c.begin || len(recorded) > 0 != c.record || !next.Equal(c.next) || !p.again.Equal(c.again) {
+			if len(changesOf[background.Create](p)) > 0 != c.begin || len(recorded) > 0 != c.record || !next.Equal(c.next) || !p.Again.Equal(c.again) {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})
@@ -318,7 +323,7 @@ func TestDecideSweep(t *testing.T) {
 
 func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...background.Job) state {
 	w := stateWith(mounts)
-	w.root, w.sweeps = root, sweeps
+	w.Root, w.sweeps = root, sweeps
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
@@ -17,8 +18,8 @@ func TestReleasedJobSaysWhetherItsOperationsAreDone(t *testing.T) {
 		w := stateWith([]mountJob{mounted(1, func(m *mountJob) {
 			m.outcome.State, m.outcome.Report.Results = mountjobs.Finished, []operations.Result{{State: operations.Done}, {State: state}}
 		})})
-		released := changesOf[releaseJob](planFor(w))
-		if len(released) != 1 || released[0].unsuccessful != unsuccessful {
+		released := releases(planFor(w))
+		if len(released) != 1 || released[0].Unsuccessful != unsuccessful {
 			t.Errorf("%s: got %+v", state, released)
 		}
 	}
@@ -31,7 +32,7 @@ func TestReleaseIsOneWrite(t *testing.T) {
 	if err := l.client.Tracker().Add(job); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.release(t.Context(), releaseJob{job, true}); err != nil {
+	if err := l.release(t.Context(), background.Release{Job: job, Unsuccessful: true}); err != nil {
 		t.Fatal(err)
 	}
 	if writes := l.client.Actions(); len(writes) != 1 {
@@ -45,3 +46,5 @@ func TestReleaseIsOneWrite(t *testing.T) {
 		t.Errorf("got finalizers %v and annotations %v", got.Finalizers, got.Annotations)
 	}
 }
+
+func releases(p plan) []background.Release { return changesOf[background.Release](p) }

@@ -31,48 +31,52 @@ const (
 	queueReportDelay = 10 * time.Second
 )
 
+// reportStart reports, on the operations of a running Job, what keeps it from starting, and returns that; "" is
+// nothing, or nothing that has lasted.
+func (p *plan) reportStart(s state, running *mountJob) (text string, started bool) {
+	reason, message := mountjobs.Diagnose(running.job, newestPod(running.pods), running.warnings)
+	if reason == "" || !p.IsDue(running.job.CreationTimestamp.Add(startReportDelay), s.Now) {
+		return "", reason == ""
+	}
+	text = fmt.Sprintf("Job %s: %s", running.job.Name, message)
+	for _, o := range running.outcome.Operations {
+		p.Add(report{operation: o, message: text})
+	}
+	return text, false
+}
+
 // reportRunning reports, on everything that waits for a running Job, what keeps it from starting, and
 // on claims behind a Job that has started what they wait for.
 func (p *plan) reportRunning(s state, running *mountJob) {
-	reason, message := mountjobs.Diagnose(running.job, newestPod(running.pods), running.warnings)
-	created := running.job.CreationTimestamp.Time
-	if reason == "" {
-		if p.isDue(created.Add(queueReportDelay), s.now) {
-			p.reportGiven(s, running)
-			p.reportQueue(s, running.job)
-		}
-		return
+	switch text, started := p.reportStart(s, running); {
+	case text != "":
+		p.warnAll(s.batched(), text)
+	case started && p.IsDue(running.job.CreationTimestamp.Add(queueReportDelay), s.Now):
+		p.reportGiven(s, running)
+		p.reportQueue(s, running.job)
 	}
-	if !p.isDue(created.Add(startReportDelay), s.now) {
-		return
-	}
-	text := fmt.Sprintf("Job %s: %s", running.job.Name, message)
-	for _, o := range running.outcome.Operations {
-		p.add(report{operation: o, message: text})
-	}
-	p.warnAll(s.batched(), text)
 }
 
 // reportGiven reports what a worker was given and has not made yet. What a Job was created with is reported
 // at once, because it waits for a pod.
 func (p *plan) reportGiven(s state, running *mountJob) {
 	for _, run := range running.outcome.Runs {
-		if run.Number == operations.FirstBatch || !run.Running || !p.isDue(run.Began.Add(queueReportDelay), s.now) {
+		if run.Number == operations.FirstBatch || !run.Running || !p.IsDue(run.Began.Add(queueReportDelay), s.Now) {
 			continue
 		}
 		for _, o := range running.outcome.Operations[run.First : run.First+run.Count] {
-			p.add(report{operation: o, message: makes(running.job.Name, o), queued: true})
+			p.Add(report{operation: o, message: makes(running.job.Name, o), queued: true})
 		}
 	}
 }
 
 func (p *plan) reportQueue(s state, job *batchv1.Job) {
 	text := fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
-		s.id, job.Name, job.Namespace, job.Name)
+		s.ID, job.Name, job.Namespace, job.Name)
 	for _, pending := range s.batched() {
 		// Of one that is due later, the last failure was reported, with the time of the next attempt.
-		if !pending.Due.After(s.now) && p.isDue(pending.Since.Add(queueReportDelay), s.now) {
-			p.add(report{operation: pending.Operation, message: text, queued: true})
+		if !pending.Due.After(s.Now) && p.IsDue(pending.Since.Add(queueReportDelay), s.Now) {
+			p.Add(report{operation: pending.Operation, message: text, queued: true})
 		}
 	}
 }
@@ -80,17 +84,17 @@ func (p *plan) reportQueue(s state, job *batchv1.Job) {
 // reportNotReady says why no Job can begin, once that has lasted.
 func (p *plan) reportNotReady(s state, due []decide.Pending) {
 	since := due[0].Since
-	if s.root != nil && s.root.CreationTimestamp.After(since) {
-		since = s.root.CreationTimestamp.Time
+	if s.Root != nil && s.Root.CreationTimestamp.After(since) {
+		since = s.Root.CreationTimestamp.Time
 	}
-	if p.isDue(since.Add(startReportDelay), s.now) {
-		p.warnAll(due, "no mount Job can begin: "+s.notReady)
+	if p.IsDue(since.Add(startReportDelay), s.Now) {
+		p.warnAll(due, "no mount Job can begin: "+s.NotReady)
 	}
 }
 
 func (p *plan) warnAll(all []decide.Pending, text string) {
 	for _, pending := range all {
-		p.add(report{operation: pending.Operation, message: text})
+		p.Add(report{operation: pending.Operation, message: text})
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
@@ -41,7 +42,7 @@ func reporter(t *testing.T) (*Controller, *record.FakeRecorder) {
 	}
 	recorder := record.NewFakeRecorder(10)
 	return &Controller{
-		options:  Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}},
+		options:  Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}, Workers: &workers.Channel{}},
 		gatherer: &observe.Gatherer{Caches: store}, events: events.NewReporter(recorder),
 	}, recorder
 }
@@ -188,12 +189,12 @@ func TestReportsAreDelayed(t *testing.T) {
 		}},
 		"the root claim is not ready": {startReportDelay, func(lasted time.Duration) state {
 			s := stateWith(nil, wants("v1", ago(lasted), time.Time{}))
-			s.notReady = "it is not bound"
+			s.NotReady = "it is not bound"
 			return s
 		}},
 		"the root claim is new": {startReportDelay, func(lasted time.Duration) state {
 			s := stateWith(nil, old)
-			s.notReady, s.root = "it is not bound", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(lasted))}}
+			s.NotReady, s.Root = "it is not bound", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(lasted))}}
 			return s
 		}},
 		"a Job of others runs": {queueReportDelay, func(lasted time.Duration) state {
@@ -205,7 +206,7 @@ func TestReportsAreDelayed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reports := func(p plan) int { return len(changesOf[report](p)) }
-			if p := planFor(c.state(c.after - time.Second)); reports(p) > 0 || !p.again.Equal(now.Add(time.Second)) {
+			if p := planFor(c.state(c.after - time.Second)); reports(p) > 0 || !p.Again.Equal(now.Add(time.Second)) {
 				t.Errorf("a second too early: got %+v, want the next plan in a second", p)
 			}
 			if p := planFor(c.state(c.after)); reports(p) != 1 {

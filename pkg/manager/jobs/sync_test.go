@@ -42,7 +42,7 @@ func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 
 // ready has a root claim that Jobs can use.
 func ready(s state) state {
-	s.notReady = ""
+	s.NotReady = ""
 	return s
 }
 

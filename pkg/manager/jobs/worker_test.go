@@ -48,7 +48,7 @@ func TestDecideForAWorker(t *testing.T) {
 		"keeps the root claim from its end": {
 			job: mounted(1, lingers), due: []decide.Pending{ready}, again: end, ends: "root claim",
 			change: func(s *state) {
-				s.root = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
+				s.Root = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
 			},
 		},
 	} {
@@ -71,7 +71,7 @@ func TestDecideForAWorker(t *testing.T) {
 			if (ended != "") != (c.ends != "") || !strings.Contains(ended, c.ends) {
 				t.Errorf("the worker is ended because %q, want %q", ended, c.ends)
 			}
-			if !slices.Equal(given, c.given) || !p.again.Equal(c.again) || len(changesOf[createJob](p)) > 0 || len(changesOf[releaseJob](p)) > 0 {
+			if !slices.Equal(given, c.given) || !p.Again.Equal(c.again) || len(changesOf[createJob](p)) > 0 || len(changesOf[background.Release](p)) > 0 {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})

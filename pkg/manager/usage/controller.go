@@ -7,16 +7,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
@@ -109,3 +112,132 @@ func (c *Controller) Counted(fileSystemID string, counted []operations.Usage, at
 
 // Busy reports whether claims wait for what was counted in their directories to be recorded.
 func (c *Controller) Busy() bool { return c.queue.Len() > 0 }
+
+// sync records what a claim's directory holds, if that has changed, and reports once when it is more than
+// the claim requests: the record remembers that, so that no other leader repeats it.
+func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (again time.Duration, err error) {
+	claim := c.gatherer.Caches.ClaimNamed(key.Namespace, key.Name)
+	if claim == nil {
+		return 0, nil
+	}
+	counted, ok := c.usageOf(claim)
+	if !ok {
+		return 0, nil
+	}
+	recorded, _ := volumes.ParseUsage(caches.UsageOf(claim))
+	next, ok := recorded.Update(claim, counted)
+	if !ok {
+		return 0, nil
+	}
+	if err := c.writes.Wait(ctx); err != nil {
+		return 0, err
+	}
+	err = objects.Patch(ctx, c.client, claim, objects.Metadata("annotations", map[string]string{wellknown.AnnotationUsage: next.Encode()}))
+	if err == nil && next.OverRequest && !recorded.OverRequest {
+		c.options.Events.Event(claim, corev1.EventTypeWarning, wellknown.EventVolumeOverRequest, overRequest(claim, next))
+	}
+	return 0, err
+}
+
+func overRequest(claim *corev1.PersistentVolumeClaim, usage volumes.UsageRecord) string {
+	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	used := resource.NewQuantity(usage.Bytes, resource.BinarySI)
+	return fmt.Sprintf("the directory holds %s (%d bytes) in %d files, and the claim requests %s; nothing is refused", used, usage.Bytes, usage.Files, requested.String())
+}
+
+// usageOf is what a claim's directory holds: as this leader's surveys have counted it, else as it is recorded.
+// ok is false if it is not known.
+func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage volumes.UsageRecord, ok bool) {
+	volume := c.gatherer.Caches.Volume(claim.Spec.VolumeName)
+	if volume == nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
+		return usage, false
+	}
+	if volumes.Read(volume, c.gatherer.Provisioner).Kind == volumes.Foreign {
+		return usage, false
+	}
+	id, path, ok := caches.DirectoryOf(volume)
+	if !ok {
+		return usage, false
+	}
+	if usage, ok := c.measurements.of(id, path); ok {
+		return usage, true
+	}
+	return volumes.ParseUsage(caches.UsageOf(claim))
+}
+
+func (c *Controller) allClaims() []*corev1.PersistentVolumeClaim {
+	return caches.All[*corev1.PersistentVolumeClaim](c.gatherer.Caches.Claims)
+}
+
+// measurements holds what surveys have counted since this leader began, by directory. What was counted before is in
+// the annotations of claims.
+type measurements struct{ all sync.Map } // of volumes.UsageRecord
+
+type directory struct{ fileSystemID, path string }
+
+func (m *measurements) add(fileSystemID string, counted []operations.Usage, at time.Time) {
+	for _, usage := range counted {
+		m.all.Store(directory{fileSystemID, usage.Path}, volumes.NewUsageRecord(usage, at))
+	}
+}
+
+func (m *measurements) of(fileSystemID, path string) (record volumes.UsageRecord, ok bool) {
+	value, _ := m.all.Load(directory{fileSystemID, path})
+	record, ok = value.(volumes.UsageRecord)
+	return record, ok
+}
+
+// keepOnly drops what no volume has any more.
+func (m *measurements) keepOnly(fileSystemID string, paths map[string]bool) {
+	for key := range m.all.Range {
+		if at, _ := key.(directory); at.fileSystemID == fileSystemID && !paths[at.path] {
+			m.all.Delete(key)
+		}
+	}
+}
+
+// collector gives the numbers of all claims whose directories were counted. Their labels are those of
+// kubelet's metrics of volumes, so that both can be joined. Only the leader has any.
+type collector struct{ *Controller }
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
+	used, files, requested := descriptionsOfVolumes()
+	for _, description := range []*prometheus.Desc{used, files, requested} {
+		descriptions <- description
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(metrics chan<- prometheus.Metric) {
+	if c.queue.Running() {
+		c.collectAll(metrics)
+	}
+}
+
+func (c collector) collectAll(metrics chan<- prometheus.Metric) {
+	used, files, requested := descriptionsOfVolumes()
+	gauge := func(description *prometheus.Desc, value int64, namespace, claim string) {
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value), namespace, claim)
+	}
+	for _, claim := range c.allClaims() {
+		usage, ok := c.usageOf(claim)
+		if !ok {
+			continue
+		}
+		gauge(used, usage.Bytes, claim.Namespace, claim.Name)
+		gauge(files, usage.Files, claim.Namespace, claim.Name)
+		gauge(requested, volumes.Requested(claim), claim.Namespace, claim.Name)
+	}
+}
+
+func descriptionsOfVolumes() (used, files, requested *prometheus.Desc) {
+	labels := []string{"namespace", "persistentvolumeclaim"}
+	used = prometheus.NewDesc("efs_stunnel_volume_used_bytes",
+		"Bytes that the file server has allocated for a claim's directory, as the last survey counted them.", labels, nil)
+	files = prometheus.NewDesc("efs_stunnel_volume_files",
+		"Files and directories in a claim's directory, as the last survey counted them.", labels, nil)
+	requested = prometheus.NewDesc("efs_stunnel_volume_requested_bytes",
+		"Bytes that a claim whose directory was counted requests.", labels, nil)
+	return used, files, requested
+}

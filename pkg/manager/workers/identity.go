@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -23,15 +23,13 @@ import (
 // reviewer finds the Job of a worker by its token.
 type reviewer struct {
 	Options
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]review // guarded by mu
+	known *cache.LRUExpireCache // of review, by the SHA-256 of the token
 }
 
 // review is a pod that the apiserver has named for a token.
 type review struct {
-	name  string
-	uid   types.UID
-	until time.Time
+	name string
+	uid  types.UID
 }
 
 const (
@@ -133,10 +131,8 @@ func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
 
 func (r *reviewer) review(ctx context.Context, token string) (review, error) {
 	key := sha256.Sum256([]byte(token))
-	r.mu.Lock()
-	known, ok := r.known[key]
-	r.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
+	if value, _ := r.known.Get(key); value != nil {
+		known, _ := value.(review)
 		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTime)
@@ -151,12 +147,7 @@ func (r *reviewer) review(ctx context.Context, token string) (review, error) {
 	if err != nil {
 		return review{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known == nil || len(r.known) >= knownReviews {
-		r.known = map[[sha256.Size]byte]review{}
-	}
-	r.known[key] = pod
+	r.known.Add(key, pod, reviewLife)
 	return pod, nil
 }
 
@@ -171,5 +162,5 @@ func (r *reviewer) podOf(status authenticationv1.TokenReviewStatus) (review, err
 	if len(name) != 1 || len(uid) != 1 {
 		return review{}, refuse(http.StatusForbidden, "the token is bound to no pod")
 	}
-	return review{name: name[0], uid: types.UID(uid[0]), until: time.Now().Add(reviewLife)}, nil
+	return review{name: name[0], uid: types.UID(uid[0])}, nil
 }

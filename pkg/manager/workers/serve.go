@@ -87,10 +87,7 @@ func (c *Channel) report(job *batchv1.Job, message []byte) (batch int, err error
 	}
 	batch = operations.ReportedBatch(message)
 	newest := batches[len(batches)-1]
-	c.mu.Lock()
-	w := c.workers[job.UID]
-	_, known := w.of(batch)
-	c.mu.Unlock()
+	_, known := c.Reported(job.UID)[batch]
 	switch {
 	case known && (batch == newest.Number || batch == newest.Number-1):
 		return batch, nil // repeated, because the answer was lost
@@ -104,14 +101,6 @@ func (c *Channel) report(job *batchv1.Job, message []byte) (batch int, err error
 	c.record(job, batch, report)
 	c.onReport(job, batch)
 	return batch, nil
-}
-
-func (w *worker) of(batch int) (reported mountjobs.Reported, known bool) {
-	if w == nil {
-		return reported, false
-	}
-	reported, known = w.reported[batch]
-	return reported, known
 }
 
 func (c *Channel) record(job *batchv1.Job, batch int, report operations.Report) {
@@ -166,34 +155,31 @@ func (c *Channel) await(ctx context.Context, job *batchv1.Job, reported int) ([]
 	}
 }
 
-func (c *Channel) begin(job *batchv1.Job, p *poll) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.workers[job.UID]
-	if w == nil {
-		return false
-	}
-	if w.poll != nil {
-		w.poll.notify()
-	}
-	w.poll = p
-	return true
+func (c *Channel) begin(job *batchv1.Job, p *poll) (begun bool) {
+	c.with(job.UID, func(w *worker) {
+		if w.poll != nil {
+			w.poll.notify()
+		}
+		w.poll, begun = p, true
+	})
+	return begun
 }
 
 func (c *Channel) end(job *batchv1.Job, p *poll) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.workers[job.UID]; w != nil && w.poll == p {
-		w.poll = nil
-	}
+	c.with(job.UID, func(w *worker) {
+		if w.poll == p {
+			w.poll = nil
+		}
+	})
 }
 
-// refusal is why a request that waits gets nothing any more, or "".
+// refusal returns why a request that waits gets nothing any more, or "".
 func (c *Channel) refusal(job *batchv1.Job, p *poll) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.workers[job.UID]; w == nil || w.poll != p {
-		return "another request waits"
-	}
-	return p.ended
+	why := "another request waits"
+	c.with(job.UID, func(w *worker) {
+		if w.poll == p {
+			why = p.ended
+		}
+	})
+	return why
 }

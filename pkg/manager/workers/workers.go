@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -58,7 +59,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Channel is safe for concurrent use. A nil Channel has no workers.
+// Channel is safe for concurrent use. The zero Channel has no workers.
 type Channel struct {
 	options  Options
 	identify func(ctx context.Context, token string) (*batchv1.Job, error)
@@ -86,17 +87,17 @@ type poll struct {
 	ended string        // why the worker is to end; "" is not
 }
 
-// New makes the channel. It is to be called before the caches run. nil means that there is none.
+// New makes the channel. It is to be called before the caches run.
 func New(o Options) (*Channel, error) {
 	if o.Host == "" {
-		return nil, nil //nolint:nilnil // a nil Channel works
+		return &Channel{}, nil
 	}
 	c := &Channel{
 		options: o, workers: map[types.UID]*worker{},
 		onReport: func(*batchv1.Job, int) {}, onWait: func(*batchv1.Job) {},
 	}
 	c.options.Log = o.Log.With(slog.String("controller", "workers"))
-	c.identify = (&reviewer{Options: o}).identify
+	c.identify = (&reviewer{Options: o, known: cache.NewLRUExpireCache(knownReviews)}).identify
 	factory := promauto.With(o.Metrics)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "efs_stunnel_manager_workers_waiting",
@@ -115,56 +116,45 @@ func New(o Options) (*Channel, error) {
 // OnChange sets what is called when a worker has reported a batch of its Job, and when a worker begins to
 // wait. It is to be called before Listen.
 func (c *Channel) OnChange(report func(job *batchv1.Job, batch int), wait func(job *batchv1.Job)) {
-	if c != nil {
-		c.onReport, c.onWait = report, wait
-	}
+	c.onReport, c.onWait = report, wait
 }
 
 // Leader is where the workers of new Jobs ask, the zero Leader while this manager does not serve.
 func (c *Channel) Leader() mountjobs.Leader {
-	if c == nil {
-		return mountjobs.Leader{}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.leader
 }
 
-// Waits says that the worker of a Job has reported its newest batch, and waits for the next one.
-func (c *Channel) Waits(job *batchv1.Job) bool {
-	if c == nil {
-		return false
-	}
+// with calls use for the worker of a Job, if there is one.
+func (c *Channel) with(job types.UID, use func(*worker)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.workers[job.UID]
-	return w != nil && w.poll != nil && w.poll.batch == mountjobs.NewestBatch(job)
+	if w := c.workers[job]; w != nil {
+		use(w)
+	}
+}
+
+// Waits reports whether the worker of a Job has reported its newest batch, and waits for the next one.
+func (c *Channel) Waits(job *batchv1.Job) (waits bool) {
+	c.with(job.UID, func(w *worker) { waits = w.poll != nil && w.poll.batch == mountjobs.NewestBatch(job) })
+	return waits
 }
 
 // End refuses the request of a worker that waits, so that it ends and the next Job can begin.
 func (c *Channel) End(job *batchv1.Job, why string) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.workers[job.UID]; w != nil && w.poll != nil {
-		w.poll.ended = why
-		w.poll.notify()
-	}
+	c.with(job.UID, func(w *worker) {
+		if w.poll != nil {
+			w.poll.ended = why
+			w.poll.notify()
+		}
+	})
 }
 
-// Reported is what the worker of a Job has reported, by batch. The map is never changed.
-func (c *Channel) Reported(job types.UID) map[int]mountjobs.Reported {
-	if c == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.workers[job]; w != nil {
-		return w.reported
-	}
-	return nil
+// Reported returns what the worker of a Job has reported, by batch. The map is never changed.
+func (c *Channel) Reported(job types.UID) (reported map[int]mountjobs.Reported) {
+	c.with(job, func(w *worker) { reported = w.reported })
+	return reported
 }
 
 func (c *Channel) waiting() float64 {
@@ -212,7 +202,7 @@ const (
 // Listen opens the channel until the context ends. Then every request is refused: nothing is given to a
 // worker by a manager that does not lead.
 func (c *Channel) Listen(ctx context.Context) (done func() error, err error) {
-	if c == nil {
+	if c.options.Host == "" {
 		return func() error { return nil }, nil
 	}
 	certificate, key, err := newCertificate()

@@ -329,7 +329,7 @@ func TestWorkersReachAManagerWithIPv6(t *testing.T) {
 
 func TestNoHostIsNoChannel(t *testing.T) {
 	c, err := New(Options{})
-	if c != nil || err != nil || c.Leader() != (mountjobs.Leader{}) || c.Waits(&batchv1.Job{}) || c.Reported("job") != nil {
+	if err != nil || c.Leader() != (mountjobs.Leader{}) || c.Waits(&batchv1.Job{}) || c.Reported("job") != nil {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	c.End(&batchv1.Job{}, "")

@@ -4,12 +4,21 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
@@ -90,4 +99,136 @@ func (h *Handler) page(ctx context.Context) page {
 	}
 	h.last, h.read = newPage(snapshot), time.Now()
 	return h.last
+}
+
+//go:embed page.html
+var source string
+
+const (
+	// mostRows is how many rows a table has.
+	mostRows = 50
+	// mostUsage is how many claims have their usage shown.
+	mostUsage = 10
+)
+
+// page is what the template shows. Texts of objects are lines without control characters; the template
+// escapes them.
+type page struct {
+	Nonce  string
+	Error  string
+	Time   string
+	Status inspect.Status
+
+	// The beginnings of what Status has.
+	Problems []inspect.Result
+	Claims   []inspect.Claim
+	Shared   []inspect.SharedVolume
+	Jobs     []inspect.Job
+
+	Nodes  []inspect.Agent
+	Usage  []inspect.ClaimUsage // of claims that were counted
+	Events []event
+
+	HiddenProblems, HiddenNodes, HiddenUsage int
+
+	now time.Time
+}
+
+type event struct {
+	Age, Object, Reason, Message string
+	Warning                      bool
+}
+
+// newPage draws nothing but what the snapshot says.
+func newPage(s *inspect.Snapshot) page {
+	status := inspect.NewStatus(s)
+	inspect.Clean(&status)
+	p := page{
+		Status: status, Time: s.Now.UTC().Format(time.TimeOnly + " MST"), now: s.Now,
+		Problems: first(status.Problems), Claims: first(status.Claims), Shared: first(status.SharedVolumes), Jobs: first(status.Jobs),
+	}
+	p.HiddenProblems = len(status.Problems) - len(p.Problems)
+	p.Nodes = slices.SortedStableFunc(slices.Values(status.Agents), func(a, b inspect.Agent) int { return cmp.Compare(health(a), health(b)) })
+	p.HiddenNodes = len(p.Nodes) - len(first(p.Nodes))
+	p.Nodes = first(p.Nodes)
+	p.Usage, p.HiddenUsage = usageOf(s)
+	for _, e := range first(s.OurEvents()) {
+		p.Events = append(p.Events, newEvent(e, s.Now))
+	}
+	for i := range p.Status.FileSystems {
+		next := &p.Status.FileSystems[i].NextSweep
+		*next = inspect.SweepText(*next, s.Now)
+	}
+	return p
+}
+
+// usageOf is what the largest claims hold, and how many claims that were counted are left out.
+func usageOf(s *inspect.Snapshot) (largest []inspect.ClaimUsage, hidden int) {
+	usage := inspect.NewUsage(s, "")
+	inspect.Clean(&usage)
+	counted := slices.DeleteFunc(usage.Claims, func(c inspect.ClaimUsage) bool { return c.UsedBytes == nil || c.Files == nil || c.CountedAt == nil })
+	largest = counted[:min(len(counted), mostUsage)]
+	return largest, len(counted) - len(largest)
+}
+
+func first[T any](all []T) []T { return all[:min(len(all), mostRows)] }
+
+// health sorts nodes with a problem to the front.
+func health(a inspect.Agent) int {
+	switch {
+	case !a.Ready:
+		return 0
+	case !a.Healthy():
+		return 1
+	}
+	return 2
+}
+
+func newEvent(e *corev1.Event, now time.Time) event {
+	about := e.InvolvedObject
+	object := about.Kind + " " + about.Name
+	if about.Namespace != "" {
+		object = about.Kind + " " + about.Namespace + "/" + about.Name
+	}
+	shown := event{age(now, inspect.LastSeen(*e)), object, e.Reason, e.Message, e.Type == corev1.EventTypeWarning}
+	inspect.Clean(&shown)
+	return shown
+}
+
+func age(now, then time.Time) string { return duration.HumanDuration(max(now.Sub(then), 0)) }
+
+// Age is how long ago a time was.
+func (p page) Age(then time.Time) string { return age(p.now, then) }
+
+// Size is a number of bytes for people.
+func (page) Size(bytes int64) string { return inspect.Size(bytes) }
+
+// Near is as much of a request as has its bar change its color.
+func (page) Near(requested int64) int64 { return requested / 10 * 9 }
+
+// Class is the color of the summary.
+func (p page) Class() string {
+	switch p.Status.Level {
+	case inspect.Problem:
+		return "bad"
+	case inspect.Unknown:
+		return "warn"
+	case inspect.OK, inspect.Note:
+	}
+	return "good"
+}
+
+// Leader is for a manager that does not lead, or is not known.
+func (p page) Leader() string { return p.Status.LeaderText(p.now) }
+
+// Summary is that of kubectl efs-stunnel status.
+func (p page) Summary() string { return p.Status.Summary() }
+
+// write renders the page.
+func (p page) write(w io.Writer) error {
+	parsed, err := template.New("page").Parse(source)
+	if err != nil {
+		return fmt.Errorf("reading the page: %w", err)
+	}
+	return parsed.Execute(w, p)
 }

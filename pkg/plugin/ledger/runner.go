@@ -237,17 +237,8 @@ func hasStarted(pod *corev1.Pod) bool {
 	if pod == nil {
 		return false
 	}
-	state := stateOf(pod)
+	state := mountjobs.ContainerOf(pod).State
 	return state.Running != nil || state.Terminated != nil
-}
-
-func stateOf(pod *corev1.Pod) corev1.ContainerState {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == mountjobs.ContainerName {
-			return status.State
-		}
-	}
-	return corev1.ContainerState{}
 }
 
 // whyWaiting says what keeps a Job's container from starting. Without the right to read events it says less.
@@ -267,7 +258,7 @@ func (r Runner) lastWords(ctx context.Context, pod string) string {
 	if err != nil {
 		return ""
 	}
-	if ended := stateOf(object).Terminated; ended != nil {
+	if ended := mountjobs.ContainerOf(object).State.Terminated; ended != nil {
 		return fmt.Sprintf(" (its container ended with code %d: %s)", ended.ExitCode, cmp.Or(ended.Message, ended.Reason))
 	}
 	return ""

@@ -78,7 +78,7 @@ func clusterName(uid, own string) string {
 type TrashChoice struct {
 	Cluster   string
 	Namespace string   // "" is all
-	Claims    []string // names, or uids; none is all
+	Claims    []string // names, or uids, of claims of the namespace; none is all
 }
 
 // Select finds what is chosen. A claim that has nothing in the trash is an error.
@@ -96,16 +96,9 @@ func (c TrashChoice) Select(items []TrashItem) ([]TrashItem, error) {
 	}
 	missing := slices.DeleteFunc(slices.Clone(c.Claims), func(claim string) bool { return found[claim] })
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the trash has nothing of %s%s: see kubectl efs-stunnel trash list", strings.Join(missing, ", "), c.where())
+		return nil, fmt.Errorf("the trash has nothing of %s in namespace %s: see kubectl efs-stunnel trash list", strings.Join(missing, ", "), c.Namespace)
 	}
 	return chosen, nil
-}
-
-func (c TrashChoice) where() string {
-	if c.Namespace == "" {
-		return ""
-	}
-	return " in namespace " + c.Namespace
 }
 
 // Removal returns the requests that remove what was chosen, and nothing that came to the trash since it was listed.

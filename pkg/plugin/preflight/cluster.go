@@ -100,22 +100,18 @@ func (g gatherer) namespace(ctx context.Context) error {
 }
 
 func (g gatherer) nodes(ctx context.Context) error {
-	return list(ctx, g, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.client.CoreV1().Nodes().List(ctx, o)
-	}, func(node *corev1.Node) { g.facts.Nodes = append(g.facts.Nodes, node) })
+	return list(ctx, g, "nodes", g.client.CoreV1().Nodes().List, func(node *corev1.Node) { g.facts.Nodes = append(g.facts.Nodes, node) })
 }
 
 func (g gatherer) services(ctx context.Context) error {
-	return list(ctx, g, "services", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
-	}, func(service *corev1.Service) { g.facts.Services = append(g.facts.Services, service) })
+	return list(ctx, g, "services", g.client.CoreV1().Services(metav1.NamespaceAll).List, func(service *corev1.Service) {
+		g.facts.Services = append(g.facts.Services, service)
+	})
 }
 
 // pods keeps those with ports of the host only: a cluster has many without.
 func (g gatherer) pods(ctx context.Context) error {
-	return list(ctx, g, "pods", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-	}, func(pod *corev1.Pod) {
+	return list(ctx, g, "pods", g.client.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		if span, ok := nodePortsOf(pod); ok {
 			g.facts.NodePorts = span
 		}
@@ -125,8 +121,9 @@ func (g gatherer) pods(ctx context.Context) error {
 	})
 }
 
-func list[T runtime.Object](ctx context.Context, g gatherer, resource string, read pager.ListPageFunc, add func(T)) error {
-	err := pager.New(read).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+func list[T, L runtime.Object](ctx context.Context, g gatherer, resource string, read func(context.Context, metav1.ListOptions) (L, error), add func(T)) error {
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return read(ctx, o) }
+	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		if typed, ok := object.(T); ok {
 			add(typed)
 		}

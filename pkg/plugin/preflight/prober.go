@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -53,21 +54,20 @@ const (
 func (p *Prober) Run(ctx context.Context, nodes []*corev1.Node) (map[string]NodeReport, error) {
 	var mu sync.Mutex
 	reports := map[string]NodeReport{}
-	var group sync.WaitGroup
-	slots := make(chan struct{}, parallelPods)
+	var group errgroup.Group
+	group.SetLimit(parallelPods)
 	served := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { _, ok := isServed(node); return !ok })
 	for i, node := range served {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			p.Progress(fmt.Sprintf("examining node %s (%d of %d)", node.Name, i+1, len(served)))
 			report := p.examine(ctx, node.Name, i == 0)
 			mu.Lock()
 			defer mu.Unlock()
 			reports[node.Name] = report
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait()
 	return reports, ctx.Err()
 }
 
@@ -131,22 +131,14 @@ func (p *Prober) await(ctx context.Context, created *corev1.Pod) (nodereport.Rep
 			return false, nil //nolint:nilerr // the next poll may succeed
 		}
 		last = pod
-		report, err = reportOf(pod)
-		return !errors.Is(err, errRuns), ignoreRunning(err)
+		var ended bool
+		report, ended, err = reportOf(pod)
+		return ended, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return report, fmt.Errorf("pod %s did not end within %s: %s", created.Name, podDeadline, inspect.PodProblem(last))
 	}
 	return report, err
-}
-
-var errRuns = errors.New("the pod runs")
-
-func ignoreRunning(err error) error {
-	if errors.Is(err, errRuns) {
-		return nil
-	}
-	return err
 }
 
 // hopeless are the reasons of containers that do not start by waiting.
@@ -155,28 +147,27 @@ var hopeless = map[string]bool{
 	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
 }
 
-// reportOf reads the termination message.
-func reportOf(pod *corev1.Pod) (nodereport.Report, error) {
-	var report nodereport.Report
+// reportOf reads the termination message of a pod that has ended.
+func reportOf(pod *corev1.Pod) (report nodereport.Report, over bool, err error) {
 	for _, status := range pod.Status.ContainerStatuses {
 		ended := status.State.Terminated
 		switch {
 		case status.State.Waiting != nil && hopeless[status.State.Waiting.Reason]:
-			return report, errors.New(inspect.PodProblem(pod))
+			return report, true, errors.New(inspect.PodProblem(pod))
 		case ended == nil:
 		case ended.ExitCode != 0:
-			return report, fmt.Errorf("the program ended with code %d: %s %s; is the image the node agent's, of the plugin's version?", ended.ExitCode, ended.Reason, ended.Message)
+			return report, true, fmt.Errorf("the program ended with code %d: %s %s; is the image the node agent's, of the plugin's version?", ended.ExitCode, ended.Reason, ended.Message)
 		default:
 			if err := json.Unmarshal([]byte(ended.Message), &report); err != nil {
-				return report, fmt.Errorf("the report cannot be read: %w", err)
+				return report, true, fmt.Errorf("the report cannot be read: %w", err)
 			}
-			return report, nil
+			return report, true, nil
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return report, fmt.Errorf("the pod failed: %s %s", pod.Status.Reason, pod.Status.Message)
+		return report, true, fmt.Errorf("the pod failed: %s %s", pod.Status.Reason, pod.Status.Message)
 	}
-	return report, errRuns
+	return report, false, nil
 }
 
 // pod names its node, so that no scheduler keeps it waiting. It may do nothing but read the node's files,

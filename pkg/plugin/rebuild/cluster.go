@@ -1,14 +1,31 @@
+// Package rebuild plans the volumes and claims of directories that exist: those that the ledger has of
+// a lost cluster, and those that nobody owns yet.
+//
+//	Rebuild, Import --Item--> PrintObjects, or the ledger and the apiserver
+//
+// Every plan depends on its arguments only, and nothing that exists is changed by one.
 package rebuild
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -29,23 +46,25 @@ func NewCluster(uid, provisioner string, targets map[string]ports.Target, volume
 	claims []corev1.PersistentVolumeClaim, namespaces []corev1.Namespace, classes []storagev1.StorageClass,
 ) Cluster {
 	c := Cluster{
-		UID: uid, Provisioner: provisioner, Targets: targets,
-		Volumes: map[string]*corev1.PersistentVolume{}, Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-		Namespaces: map[string]types.UID{}, Classes: map[string]*storagev1.StorageClass{},
-	}
-	for i := range volumes {
-		c.Volumes[volumes[i].Name] = &volumes[i]
-	}
-	for i := range claims {
-		c.Claims[types.NamespacedName{Namespace: claims[i].Namespace, Name: claims[i].Name}] = &claims[i]
+		UID: uid, Provisioner: provisioner, Targets: targets, Namespaces: map[string]types.UID{},
+		Volumes: index(volumes, func(v *corev1.PersistentVolume) string { return v.Name }),
+		Classes: index(classes, func(c *storagev1.StorageClass) string { return c.Name }),
+		Claims: index(claims, func(c *corev1.PersistentVolumeClaim) types.NamespacedName {
+			return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+		}),
 	}
 	for _, namespace := range namespaces {
 		c.Namespaces[namespace.Name] = namespace.UID
 	}
-	for i := range classes {
-		c.Classes[classes[i].Name] = &classes[i]
-	}
 	return c
+}
+
+func index[T any, K comparable](items []T, key func(*T) K) map[K]*T {
+	all := make(map[K]*T, len(items))
+	for i := range items {
+		all[key(&items[i])] = &items[i]
+	}
+	return all
 }
 
 // Choice has the fields of a volume that neither its directory nor the ledger has.
@@ -148,3 +167,141 @@ func (c Cluster) otherVolume(object *corev1.PersistentVolume, e volumes.Existing
 	}
 	return ""
 }
+
+// State is the outcome for one directory.
+type State string
+
+// The states.
+const (
+	Planned State = "planned" // objects are created, or an owner is recorded
+	Exists  State = "exists"  // nothing is to be done
+	Left    State = "left"    // it is not wanted; the note says why
+	Refused State = "refused" // it was asked for, but cannot be had
+	Whose   State = "whose?"  // nothing vouches for its claim: an administrator has to name it
+	Done    State = "done"
+	Failed  State = "failed"
+)
+
+// Item is a directory that is to be a volume.
+type Item struct {
+	FileSystem string `json:"fileSystem"`
+	Path       string `json:"path"`
+	Namespace  string `json:"namespace,omitempty"`
+	Claim      string `json:"claim,omitempty"`
+	Volume     string `json:"volume,omitempty"`
+	State      State  `json:"state"`
+	Note       string `json:"note,omitempty"`
+
+	// Adoption makes the volume an owner; nil if it is one.
+	Adoption  *requests.Volume              `json:"-"`
+	NewVolume *corev1.PersistentVolume      `json:"-"` // nil if there is one
+	NewClaim  *corev1.PersistentVolumeClaim `json:"-"` // nil if there is one
+}
+
+// end sets the last state of an item, and drops what would have been done.
+func (i *Item) end(state State, note string) {
+	i.State, i.Note = state, note
+	i.Adoption, i.NewVolume, i.NewClaim = nil, nil, nil
+}
+
+// Count returns the number of items in one of some states.
+func Count(items []Item, states ...State) (count int) {
+	for _, item := range items {
+		if slices.Contains(states, item.State) {
+			count++
+		}
+	}
+	return count
+}
+
+// Rows returns a table of items.
+func Rows(items []Item) [][]string {
+	rows := [][]string{{"FILE SYSTEM", "PATH", "CLAIM", "VOLUME", "STATE", "NOTE"}}
+	for _, item := range items {
+		claim := item.Namespace + "/" + item.Claim
+		if claim == "/" {
+			claim = "-"
+		}
+		rows = append(rows, []string{item.FileSystem, item.Path, claim, item.Volume, string(item.State), item.Note})
+	}
+	return rows
+}
+
+// PrintObjects prints the objects that items would create, as kubectl apply reads them: volumes first. The
+// format is json, or YAML for any other. What paths contain cannot harm a terminal.
+func PrintObjects(out io.Writer, format string, items []Item) error {
+	objects := objectsOf(items)
+	if format == "json" {
+		list := corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
+		for _, object := range objects {
+			list.Items = append(list.Items, runtime.RawExtension{Object: object})
+		}
+		data, err := json.MarshalIndent(list, "", "  ")
+		if err == nil {
+			_, err = out.Write(append(escaped(data, jsonEscape), '\n'))
+		}
+		return err
+	}
+	for _, object := range objects {
+		text, err := document(object)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func objectsOf(items []Item) []runtime.Object {
+	var volumes, claims []runtime.Object
+	for _, item := range items {
+		if item.NewVolume != nil {
+			volume := item.NewVolume.DeepCopy()
+			volume.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}
+			volumes = append(volumes, volume)
+		}
+		if item.NewClaim != nil {
+			claim := item.NewClaim.DeepCopy()
+			claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+			claims = append(claims, claim)
+		}
+	}
+	return append(volumes, claims...)
+}
+
+// document returns an object as YAML. An object with characters that are not printed is in the form of JSON, in
+// which each of them is inside a string, and so can be an escape.
+func document(object runtime.Object) ([]byte, error) {
+	text, err := yaml.Marshal(object)
+	if err != nil || bytes.Equal(text, escaped(text, yamlEscape)) {
+		return text, err
+	}
+	text, err = json.Marshal(object)
+	return append(escaped(text, yamlEscape), '\n'), err
+}
+
+// escaped writes what is not printed, except line ends, as escapes.
+func escaped(text []byte, escape func(rune) string) []byte {
+	var out bytes.Buffer
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if text = text[size:]; unicode.IsPrint(r) || r == '\n' {
+			out.WriteRune(r)
+		} else {
+			out.WriteString(escape(r))
+		}
+	}
+	return out.Bytes()
+}
+
+func jsonEscape(r rune) (text string) {
+	for _, unit := range utf16.Encode([]rune{r}) {
+		text += fmt.Sprintf(`\u%04x`, unit)
+	}
+	return text
+}
+
+// yamlEscape knows no surrogates.
+func yamlEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }

@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -173,18 +172,15 @@ func (r Rebuild) Others(ledgers map[string][]requests.Owned) map[string]int {
 
 // Paths returns the paths of the planned items that create a volume, by file system.
 func Paths(items []Item) map[string][]string {
-	unique := map[string]map[string]bool{}
+	paths := map[string][]string{}
 	for _, item := range items {
 		if item.State == Planned && item.NewVolume != nil {
-			if unique[item.FileSystem] == nil {
-				unique[item.FileSystem] = map[string]bool{}
-			}
-			unique[item.FileSystem][item.Path] = true
+			paths[item.FileSystem] = append(paths[item.FileSystem], item.Path)
 		}
 	}
-	paths := map[string][]string{}
-	for fileSystem, set := range unique {
-		paths[fileSystem] = slices.Sorted(maps.Keys(set))
+	for fileSystem, all := range paths {
+		slices.Sort(all)
+		paths[fileSystem] = slices.Compact(all)
 	}
 	return paths
 }
