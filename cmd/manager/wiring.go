@@ -70,6 +70,7 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		Metadata:   m.clients.lists,
 		Dynamic:    m.clients.shared,
 		Leader:     hostName(),
+		ClockWrong: m.clock.Wrong,
 
 		Events:  m.events.Recorder(),
 		Metrics: m.program.Metrics,

@@ -109,7 +109,7 @@ func TestDefinitionsKeepEveryField(t *testing.T) {
 			Cause: &v1alpha1.Cause{Kind: "MountTarget", Name: "10.0.0.4", Reason: "Timeout"},
 		}}}},
 	}, func(o *v1alpha1.NodeTunnels) v1alpha1.NodeTunnelsStatus { return o.Status })
-	writeAndRead(env, writer(v1alpha1.Installations(), v1alpha1.InstallationKind), v1alpha1.InstallationName, v1alpha1.InstallationStatus{
+	writeAndRead(env, writer(v1alpha1.Installations(), v1alpha1.InstallationKind), wellknown.Namespace, v1alpha1.InstallationStatus{
 		Leader: "efs-manager-1", Version: "1.2", Conditions: someConditions(status.Installation, wellknown.EventDiscoveryFailed),
 	}, func(o *v1alpha1.Installation) v1alpha1.InstallationStatus { return o.Status })
 }

@@ -12,6 +12,8 @@ const (
 	Usable          = "Usable"          // new volumes can be put on the file system
 	Listed          = "Listed"          // the EFS API lists the file system
 	RootVolumeReady = "RootVolumeReady" // mount Jobs can use the file system's root volume
+	Swept           = "Swept"           // sweep Jobs empty the trash
+	Surveyed        = "Surveyed"        // survey Jobs count the directories
 
 	Ready        = "Ready"        // the agent does everything for the node's tunnels that it can
 	PortsFree    = "PortsFree"    // no other process gets ports of tunnels
@@ -22,6 +24,7 @@ const (
 	TableStored     = "TableStored"     // the tables can be read and written
 	IdentityMatches = "IdentityMatches" // the account and region are those of the table
 	VolumesCorrect  = "VolumesCorrect"  // mount options of volumes do no harm
+	ClockRight      = "ClockRight"      // the leader's machine has the apiserver's time
 )
 
 // AsExpected is the reason of a condition of an API object while nothing is wrong.
@@ -31,11 +34,11 @@ const AsExpected = "AsExpected"
 func TypesOf(kind Kind) []string {
 	switch kind {
 	case FileSystem:
-		return []string{Usable, Listed, RootVolumeReady}
+		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed}
 	case Node:
 		return []string{Ready, PortsFree, TableServed, TunnelsServe}
 	case Installation:
-		return []string{DiscoveryWorks, TableStored, IdentityMatches, VolumesCorrect}
+		return []string{DiscoveryWorks, TableStored, IdentityMatches, VolumesCorrect, ClockRight}
 	case Volume, Tunnel, MountTarget:
 	}
 	return nil
@@ -43,6 +46,9 @@ func TypesOf(kind Kind) []string {
 
 // AgentNotReady is the reason of a node whose agent does not do everything for its tunnels yet.
 const AgentNotReady = "AgentNotReady"
+
+// ClockWrong is the reason of an installation whose leader's clock is wrong. Decisions use the apiserver's time.
+const ClockWrong = "ClockWrong"
 
 // reason says what is known of all conditions with it.
 type reason struct {
@@ -61,12 +67,17 @@ var reasons = map[string]reason{
 		"aws efs describe-file-systems --file-system-id ID; check --file-system-ids, --file-system-tags and the account"},
 	wellknown.EventRootVolumeConflict: {RootVolumeReady, "", "delete or move the object that the message names, or remove the other installation"},
 
+	wellknown.EventSweepFailed:  {Swept, "", "the log of the sweep Job; it is retried"},
+	wellknown.EventSurveyFailed: {Surveyed, "", "the log of the survey Job; it is retried"},
+
 	wellknown.EventDiscoveryFailed:     {DiscoveryWorks, "", "what the message advises: IAM permissions, credentials, network of the manager"},
 	wellknown.EventFileSystemsExcluded: {DiscoveryWorks, "", "what the message says, or change --file-system-tags or --file-system-ids of the manager"},
 	wellknown.EventTableNotStored:      {TableStored, "", "what the message says: size, a policy or webhook, or a permission of the manager's Role"},
 	wellknown.EventTableUnreadable:     {TableStored, "", "correct the ConfigMap that the message names"},
 	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "", "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},
 	wellknown.EventMountOptionHarmful:  {VolumesCorrect, "", "correct spec.mountOptions of the volumes, and restart pods that use them"},
+
+	ClockWrong: {ClockRight, "", "set the clock of the leader's node: its time service"},
 
 	AgentNotReady:                          {Ready, "", "what the message says; the logs of the node's agent and supervisor"},
 	wellknown.EventTableMissing:            {TableServed, "", "none while a manager leads: it rebuilds the table"},

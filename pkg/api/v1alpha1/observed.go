@@ -26,10 +26,11 @@ const (
 	InstallationResource = "installations"
 )
 
-// InstallationName is the name of the only Installation.
+// InstallationName is the name of the Installation of the shipped manifests.
 const InstallationName = "efs-stunnel"
 
-// FileSystem shows what the manager knows of a file system. Its name is the target's id.
+// FileSystem shows what the manager knows of a file system. Its name is the target's id, and it is the installation's
+// that wellknown.LabelInstallation names.
 type FileSystem struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -105,7 +106,7 @@ type Cause struct {
 	Reason string `json:"reason"`
 }
 
-// Installation shows what concerns the whole installation.
+// Installation shows what concerns the whole installation. Its name is the installation's namespace.
 type Installation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`

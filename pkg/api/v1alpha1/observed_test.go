@@ -55,6 +55,8 @@ func TestConditionsOfOneTypeAreOne(t *testing.T) {
 		{Type: status.Usable, Status: metav1.ConditionFalse, Reason: "PortConflict", Message: "a; b", LastTransitionTime: metav1.NewTime(morning)},
 		{Type: status.Listed, Status: metav1.ConditionFalse, Reason: "FileSystemMissing", Message: "c", LastTransitionTime: metav1.NewTime(evening)},
 		{Type: status.RootVolumeReady, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
+		{Type: status.Swept, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
+		{Type: status.Surveyed, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
 	}
 	got := v1alpha1.NewConditions(status.FileSystem, []status.Condition{conflict("a"), conflict("b"), missing}, nil, evening)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -150,6 +150,9 @@ const (
 	ProgramAgent   = "node-agent"
 )
 
+// LabelInstallation, on a FileSystem, is the namespace of the installation that writes it: no other one changes it.
+const LabelInstallation = keyPrefix + "installation"
+
 // Labels of mount Jobs, and their values.
 const (
 	LabelComponent            = "component" // of the original system

@@ -76,6 +76,16 @@ func (c *Clock) Offset() (offset time.Duration, ok bool) {
 	return c.offset(), !c.origin.IsZero()
 }
 
+// Wrong returns what is wrong with the machine's clock, "" for nothing.
+func (c *Clock) Wrong() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.warned {
+		return ""
+	}
+	return describe(c.offset())
+}
+
 func (c *Clock) offset() time.Duration { return c.wall().Round(0).Sub(c.now()) }
 
 // measure takes the Date of a response whose request began and ended at these times of elapsed.

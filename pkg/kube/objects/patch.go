@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // Patch changes fields of an object, or of its subresource, by strategic merge. That the object is
@@ -179,12 +181,15 @@ type StatusWriter struct {
 	Client   dynamic.Interface
 	Resource schema.GroupVersionResource
 	Kind     string
+	// Installation is the namespace in the label of the objects, where another installation may have objects of the
+	// same names: those cause an error. "" for others.
+	Installation string
 }
 
 // Write replaces the status of an object, and creates the object if there is none. The error is NotFound
 // if the cluster does not have the object's definition.
 func (w StatusWriter) Write(ctx context.Context, name string, status any, owners ...metav1.OwnerReference) error {
-	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": status}})
+	patch, err := w.patchTo(status)
 	if err != nil {
 		return fmt.Errorf("writing the status of %s %s: %w", w.Kind, name, err)
 	}
@@ -199,6 +204,16 @@ func (w StatusWriter) Write(ctx context.Context, name string, status any, owners
 	return nil
 }
 
+// patchTo returns the patch to a status, which the apiserver refuses for an object of another installation.
+func (w StatusWriter) patchTo(status any) ([]byte, error) {
+	var steps []map[string]any
+	if w.Installation != "" {
+		label := strings.NewReplacer("~", "~0", "/", "~1").Replace(wellknown.LabelInstallation)
+		steps = append(steps, map[string]any{"op": "test", "path": "/metadata/labels/" + label, "value": w.Installation})
+	}
+	return json.Marshal(append(steps, map[string]any{"op": "add", "path": "/status", "value": status}))
+}
+
 func (w StatusWriter) patch(ctx context.Context, name string, patch []byte) error {
 	_, err := w.Client.Resource(w.Resource).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status")
 	return err
@@ -209,6 +224,9 @@ func (w StatusWriter) create(ctx context.Context, name string, owners []metav1.O
 	object.SetGroupVersionKind(w.Resource.GroupVersion().WithKind(w.Kind))
 	object.SetName(name)
 	object.SetOwnerReferences(owners)
+	if w.Installation != "" {
+		object.SetLabels(map[string]string{wellknown.LabelInstallation: w.Installation})
+	}
 	_, err := w.Client.Resource(w.Resource).Create(ctx, object, metav1.CreateOptions{})
 	return err
 }

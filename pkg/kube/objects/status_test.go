@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
@@ -63,5 +64,28 @@ func TestStatusWithoutDefinitionIsNotFound(t *testing.T) {
 	})
 	if err := w.Write(t.Context(), "n", v1alpha1.NodeTunnelsStatus{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestStatusOfAnotherInstallationIsNotWritten: two may have a file system of one id.
+func TestStatusOfAnotherInstallationIsNotWritten(t *testing.T) {
+	w, client := newStatusWriter()
+	w.Installation = "first"
+	for range 2 {
+		if err := w.Write(t.Context(), "n", v1alpha1.NodeTunnelsStatus{Version: "ours"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := w
+	other.Installation = "second"
+	if err := other.Write(t.Context(), "n", v1alpha1.NodeTunnelsStatus{Version: "theirs"}); err == nil {
+		t.Error("another installation's object was written")
+	}
+	object, err := client.Resource(w.Resource).Get(t.Context(), "n", metav1.GetOptions{})
+	if err != nil || object.GetLabels()[wellknown.LabelInstallation] != "first" {
+		t.Fatalf("got %v, %v", object, err)
+	}
+	if got, err := v1alpha1.Read[v1alpha1.NodeTunnels](object); err != nil || got.Status.Version != "ours" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

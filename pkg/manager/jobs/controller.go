@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
@@ -47,9 +48,11 @@ type Options struct {
 	Usage          Usage
 	// Workers is the channel to those that wait for more operations; nil is one without workers.
 	Workers *workers.Channel
-	Events  record.EventRecorder
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// TaskEnded gets what a sweep or survey of a file system has found wrong, by the type of condition; nil for none.
+	TaskEnded func(fileSystemID, conditionType string, found []status.Condition)
+	Events    record.EventRecorder
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
 }
 
 // Controller is the loop.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/background"
@@ -117,6 +118,7 @@ func (c *Controller) record(ctx context.Context, s state, r background.Record) (
 			c.events.Warn(s.Root, w.Reason, w.Key, w.Message)
 		}
 	}
+	c.sayEnded(s, r)
 	switch outcome := r.Job.Outcome; {
 	case r.Finished > 0:
 		c.options.Log.InfoContext(ctx, "survey finished", slog.String("fileSystem", s.ID), slog.Duration("duration", r.Finished))
@@ -124,6 +126,24 @@ func (c *Controller) record(ctx context.Context, s state, r background.Record) (
 		c.metrics.swept(s.ID, outcome.Task.Swept)
 	}
 	return 0, c.release(ctx, background.Release{Job: r.Job.Job})
+}
+
+// sayEnded hands over what the Job of a task has found wrong.
+func (c *Controller) sayEnded(s state, r background.Record) {
+	if c.options.TaskEnded == nil {
+		return
+	}
+	var found []status.Condition
+	for _, w := range r.Warnings {
+		found = append(found, status.Condition{
+			Subject: status.Subject{Kind: status.FileSystem, Name: s.ID}, Reason: w.Reason, Message: w.Message, Since: s.Now,
+		})
+	}
+	conditionType := status.Swept
+	if r.Job.Outcome.Name.Kind == mountjobs.Survey {
+		conditionType = status.Surveyed
+	}
+	c.options.TaskEnded(s.ID, conditionType, found)
 }
 
 func (c *Controller) annotate(ctx context.Context, object metav1.Object, r background.Record) error {

@@ -62,6 +62,8 @@ type Options struct {
 	SharedVolumeInterval time.Duration
 	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
 	Now func() time.Time
+	// ClockWrong returns what is wrong with this machine's clock, "" for nothing; nil if that is not known.
+	ClockWrong func() string
 
 	JobsClient kubernetes.Interface // the client of mount Jobs; nil is that of all loops
 	Metadata   metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
@@ -127,6 +129,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	}
 	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
 		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, SurveyInterval: o.UsageInterval, Usage: l.Usage, Workers: l.workers,
+		TaskEnded: l.Discovery.TaskEnded,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
@@ -171,7 +174,7 @@ func (o Options) discovery(demand func() ports.Demand) table.Options {
 	return table.Options{
 		Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, PollingInterval: o.PollingInterval, Range: o.Range,
 		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
-		Dynamic: o.Dynamic, Leader: o.Leader,
+		Dynamic: o.Dynamic, Leader: o.Leader, ClockWrong: o.ClockWrong,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}
 }

@@ -60,6 +60,8 @@ type Options struct {
 	// Dynamic writes FileSystem objects and the Installation; nil leaves them alone.
 	Dynamic dynamic.Interface
 	Leader  string // the name of this replica
+	// ClockWrong returns what is wrong with this machine's clock, "" for nothing; nil if that is not known.
+	ClockWrong func() string
 	// Now is the apiserver's time, which is written into the table.
 	Now func() time.Time
 
@@ -110,6 +112,7 @@ type Controller struct {
 	tableEvents reporter
 	rootEvents  reporter
 	objects     objectsMemory
+	tasks       sync.Map                         // of taskType to []status.Condition
 	shown       atomic.Pointer[shown]            // nil before a table was in force
 	decision    atomic.Pointer[decision]         // nil while root volumes and ports are left alone
 	snapshot    atomic.Pointer[targets.Snapshot] // nil before the first

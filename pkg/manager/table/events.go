@@ -201,6 +201,9 @@ func unreadableTable(d document, name, meanwhile string) notice {
 	return condition(name+" "+d.content(), wellknown.EventTableUnreadable, fmt.Sprintf("ConfigMap %s cannot be read: %v; %s", name, d.err, meanwhile))
 }
 
+// listsNothing is the detail of the condition that the EFS API lists no file system.
+const listsNothing = "list nothing"
+
 // pollConditions are about the latest poll as a whole.
 func pollConditions(i inventory) []notice {
 	switch {
@@ -208,7 +211,7 @@ func pollConditions(i inventory) []notice {
 		return []notice{condition("list "+causeOf(i.failure), wellknown.EventDiscoveryFailed, fmt.Sprintf(
 			"file systems could not be listed, so the table stays as it is: %s. %s", apiMessage(i.failure), advice(i.failure)))}
 	case i.listsNothing():
-		return []notice{condition("list nothing", wellknown.EventDiscoveryFailed,
+		return []notice{condition(listsNothing, wellknown.EventDiscoveryFailed,
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
 	}
 	return nil

@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // missingInterval is the time between two tries to write objects while their definitions are not installed.
@@ -31,10 +32,12 @@ const missingInterval = 5 * time.Minute
 
 // objectsMemory has the objects as they were last read or written. Only the loop of objects uses it.
 type objectsMemory struct {
-	known         bool // the objects were read
+	known         bool // the objects were read, and none that is needed is another installation's
 	missing       bool // the definitions were not installed at the last try
 	fileSystems   map[string]v1alpha1.FileSystemStatus
 	installations map[string]v1alpha1.InstallationStatus
+	foreign       map[string]*unstructured.Unstructured // FileSystem objects of other installations
+	reported      map[string]string                     // the installation that was logged for a file system
 }
 
 // shown is a table in force, and the targets that were pinned then.
@@ -74,36 +77,92 @@ func (c *Controller) writeObjects(ctx context.Context) error {
 	}
 	now, holding := time.Now(), c.holding()
 	fileSystems, all := c.shown.Load().fileSystems(c.Snapshot(), holding, c.objects.fileSystems, now)
-	errs := []error{writeChanged(ctx, c.writer(v1alpha1.FileSystems(), v1alpha1.FileSystemKind), c.objects.fileSystems, fileSystems)}
+	for id, fs := range fileSystems {
+		c.keepTasks(id, fs.Conditions)
+	}
+	errs := []error{c.withoutForeign(ctx, fileSystems)}
+	w := c.writer(v1alpha1.FileSystems(), v1alpha1.FileSystemKind)
+	w.Installation = c.options.Namespace
+	errs = append(errs, writeChanged(ctx, w, c.objects.fileSystems, fileSystems))
 	if all {
 		errs = append(errs, c.deleteOthers(ctx, fileSystems))
 	}
 	s := v1alpha1.InstallationStatus{Leader: c.options.Leader, Version: buildinfo.Read().Version}
 	s.Conditions = v1alpha1.NewConditions(status.Installation, ofKind(holding, status.Installation, ""),
-		c.objects.installations[v1alpha1.InstallationName].Conditions, now)
+		c.objects.installations[c.options.Namespace].Conditions, now)
 	errs = append(errs, writeChanged(ctx, c.writer(v1alpha1.Installations(), v1alpha1.InstallationKind), c.objects.installations,
-		map[string]v1alpha1.InstallationStatus{v1alpha1.InstallationName: s}))
+		map[string]v1alpha1.InstallationStatus{c.options.Namespace: s}))
 	for _, err := range errs {
 		if apierrors.IsNotFound(err) {
 			return err
 		}
+		c.objects.known = c.objects.known && !apierrors.IsInvalid(err) // it may be another installation's by now
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
+}
+
+// withoutForeign leaves out the file systems whose objects are other installations'. Those of installations that
+// are gone are deleted, and then written anew.
+func (c *Controller) withoutForeign(ctx context.Context, wanted map[string]v1alpha1.FileSystemStatus) error {
+	var names []string
+	for id := range wanted {
+		if object := c.objects.foreign[id]; object != nil && installationOf(object) != "" {
+			names = append(names, installationOf(object))
+		}
+	}
+	namespaces, err := objects.Reader{Client: c.client}.Namespaces(ctx, names)
+	errs := []error{err}
+	for id, object := range c.objects.foreign {
+		owner := installationOf(object)
+		if _, isWanted := wanted[id]; !isWanted {
+			continue
+		}
+		if err == nil && namespaces[owner] == nil {
+			errs = append(errs, c.deleteObject(ctx, id, objects.OnlyThis(object)))
+			continue
+		}
+		delete(wanted, id)
+		c.objects.known = false // it is read again each time, because it may be deleted
+		if c.objects.reported[id] != owner {
+			c.objects.reported[id] = owner
+			c.options.Log.Warn("FileSystem object is another installation's and left alone", "fileSystem", id, "namespace", owner)
+		}
+	}
+	return logging.Errors(errs...)
+}
+
+func (c *Controller) deleteObject(ctx context.Context, id string, o metav1.DeleteOptions) error {
+	err := c.options.Dynamic.Resource(v1alpha1.FileSystems()).Delete(ctx, id, o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting FileSystem %s: %w", id, err)
+	}
+	return nil
 }
 
 func (c *Controller) writer(resource schema.GroupVersionResource, kind string) objects.StatusWriter {
 	return objects.StatusWriter{Client: c.options.Dynamic, Resource: resource, Kind: kind}
 }
 
-// readObjects reads the objects once. Afterwards, only this replica writes them while it leads.
+// readObjects reads the objects once. Afterwards, only this replica writes those of its installation while it leads.
 func (c *Controller) readObjects(ctx context.Context) (err error) {
 	if c.objects.known {
 		return nil
 	}
-	memory := objectsMemory{known: true, missing: c.objects.missing}
-	memory.fileSystems, err = readAll(ctx, c, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) v1alpha1.FileSystemStatus { return o.Status })
+	memory := objectsMemory{known: true, missing: c.objects.missing, foreign: map[string]*unstructured.Unstructured{}, reported: c.objects.reported}
+	if memory.reported == nil {
+		memory.reported = map[string]string{}
+	}
+	memory.fileSystems, err = readAll(ctx, c, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) v1alpha1.FileSystemStatus { return o.Status },
+		func(object *unstructured.Unstructured) bool {
+			if installationOf(object) == c.options.Namespace {
+				return true
+			}
+			memory.foreign[object.GetName()] = object
+			return false
+		})
 	if err == nil {
-		memory.installations, err = readAll(ctx, c, v1alpha1.Installations(), func(o *v1alpha1.Installation) v1alpha1.InstallationStatus { return o.Status })
+		memory.installations, err = readAll(ctx, c, v1alpha1.Installations(), func(o *v1alpha1.Installation) v1alpha1.InstallationStatus { return o.Status },
+			func(*unstructured.Unstructured) bool { return true })
 	}
 	if err == nil {
 		c.objects = memory
@@ -111,15 +170,23 @@ func (c *Controller) readObjects(ctx context.Context) (err error) {
 	return err
 }
 
-// readAll reads the status of all objects, by name. One that cannot be read is written anew.
-func readAll[T, S any](ctx context.Context, c *Controller, resource schema.GroupVersionResource, statusOf func(*T) S) (map[string]S, error) {
+func installationOf(object *unstructured.Unstructured) string {
+	return object.GetLabels()[wellknown.LabelInstallation]
+}
+
+// readAll reads the status of the objects that are kept, by name. One that cannot be read is written anew.
+func readAll[T, S any](
+	ctx context.Context, c *Controller, resource schema.GroupVersionResource, statusOf func(*T) S, keep func(*unstructured.Unstructured) bool,
+) (map[string]S, error) {
 	list, err := c.options.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
 	}
 	all := map[string]S{}
 	for i := range list.Items {
-		all[list.Items[i].GetName()] = statusOrZero(&list.Items[i], statusOf)
+		if item := &list.Items[i]; keep(item) {
+			all[item.GetName()] = statusOrZero(item, statusOf)
+		}
 	}
 	return all, nil
 }
@@ -147,7 +214,7 @@ func writeChanged[S any](ctx context.Context, w objects.StatusWriter, before, wa
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }
 
 // deleteOthers deletes the objects of file systems that left the table.
@@ -157,24 +224,53 @@ func (c *Controller) deleteOthers(ctx context.Context, wanted map[string]v1alpha
 		if _, stays := wanted[name]; stays {
 			continue
 		}
-		err := c.options.Dynamic.Resource(v1alpha1.FileSystems()).Delete(ctx, name, metav1.DeleteOptions{})
-		if err == nil || apierrors.IsNotFound(err) {
-			delete(c.objects.fileSystems, name)
+		if err := c.deleteObject(ctx, name, metav1.DeleteOptions{}); err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("deleting FileSystem %s: %w", name, err))
+		delete(c.objects.fileSystems, name)
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
+}
+
+// taskType identifies the type of a condition that the Jobs of a task make true or false.
+type taskType struct{ fileSystemID, name string }
+
+// TaskEnded records what the last Job of a task has found wrong with a file system, of a type of condition.
+func (c *Controller) TaskEnded(fileSystemID, name string, found []status.Condition) {
+	c.tasks.Store(taskType{fileSystemID, name}, found)
+	c.queue.AddAfter(objectsKey, settleTime)
 }
 
 // holding returns the conditions of all loops.
 func (c *Controller) holding() (all []status.Condition) {
+	if c.options.ClockWrong != nil {
+		if why := c.options.ClockWrong(); why != "" {
+			all = append(all, status.Condition{Subject: installation, Reason: status.ClockWrong, Message: why, Since: time.Now()})
+		}
+	}
+	c.tasks.Range(func(_, found any) bool {
+		all = append(all, found.([]status.Condition)...) //nolint:errcheck // of another type, it panics
+		return true
+	})
 	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
 		if holding := r.holding.Load(); holding != nil {
 			all = append(all, *holding...)
 		}
 	}
 	return all
+}
+
+// keepTasks leaves a condition as another leader has written it until a Job of the task has ended.
+func (c *Controller) keepTasks(id string, conditions []metav1.Condition) {
+	for i, condition := range conditions {
+		_, ended := c.tasks.Load(taskType{id, condition.Type})
+		isTask := condition.Type == status.Swept || condition.Type == status.Surveyed
+		before := meta.FindStatusCondition(c.objects.fileSystems[id].Conditions, condition.Type)
+		if isTask && !ended && before != nil {
+			conditions[i] = *before
+		}
+	}
 }
 
 // ofKind returns the conditions of a kind of subject, with a name if that is not "".

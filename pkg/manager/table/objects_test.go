@@ -1,23 +1,29 @@
 package table
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -27,7 +33,9 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.FileSystems(): "FileSystemList", v1alpha1.Installations(): "InstallationList",
 	})
-	c := &Controller{options: Options{Dynamic: client, Leader: "leader", Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}}
+	c := &Controller{options: Options{Namespace: namespace, Dynamic: client, Leader: "leader", Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}}
+	c.client = kubefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	c.queue = newQueue()
 	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
 		r.events, r.log = c.options.Events, c.options.Log
 	}
@@ -35,6 +43,10 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 	c.shown.Store(&shown{*tableOf(map[string]ports.Target{"fs-1": target(20490), "nas-1": target(20491)}), pinned})
 	c.snapshot.Store(&targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{"fs-1": {}, "nas-1": {}}})
 	return c, client
+}
+
+func newQueue() *queue.Queue[string] {
+	return queue.New(queue.Options{Name: "test", KeyName: "key", Log: slog.New(slog.DiscardHandler)}, func(context.Context, string) (time.Duration, error) { return 0, nil })
 }
 
 func syncAll(t *testing.T, c *Controller) {
@@ -91,7 +103,7 @@ func TestObjectsShowConditions(t *testing.T) {
 	if got := falseOf(nas.Conditions); !slices.Equal(got, []string{"Usable PortConflict"}) || nas.Source != v1alpha1.SourcePinned || nas.Port != 20491 {
 		t.Errorf("nas-1: got %+v", nas)
 	}
-	installation := get[v1alpha1.Installation](t, client, v1alpha1.Installations(), v1alpha1.InstallationName).Status
+	installation := get[v1alpha1.Installation](t, client, v1alpha1.Installations(), namespace).Status
 	if got := falseOf(installation.Conditions); !slices.Equal(got, []string{"DiscoveryWorks DiscoveryFailed"}) || installation.Leader != "leader" {
 		t.Errorf("installation: got %+v", installation)
 	}
@@ -137,6 +149,81 @@ func TestObjectOfAnotherFileSystemIsDeleted(t *testing.T) {
 	c.shown.Store(&shown{})
 	syncAll(t, c)
 	fileSystemOf(t, client, "fs-1")
+}
+
+// TestInstallationsLeaveEachOthersObjectsAlone: two that have a file system in their tables, and one that has it no
+// longer. What an installation that is gone has left becomes the other one's.
+func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
+	c, client := showing(t)
+	other := &Controller{options: c.options, client: c.client}
+	other.options.Namespace, other.options.Leader = "other", "their leader"
+	other.shown.Store(&shown{*tableOf(map[string]ports.Target{"fs-1": target(20495), "fs-9": target(20496)}), nil})
+	other.snapshot.Store(&targets.Snapshot{Known: true})
+	syncAll(t, other)
+	syncAll(t, c)
+	syncAll(t, other)
+	for id, want := range map[string]int{"fs-1": 20495, "fs-9": 20496, "nas-1": 20491} {
+		if got := fileSystemOf(t, client, id).Port; got != want {
+			t.Errorf("%s: got port %d, want %d", id, got, want)
+		}
+	}
+	for name, want := range map[string]string{namespace: "leader", "other": "their leader"} {
+		if got := get[v1alpha1.Installation](t, client, v1alpha1.Installations(), name).Status.Leader; got != want {
+			t.Errorf("installation %s: got leader %q, want %q", name, got, want)
+		}
+	}
+	other.shown.Store(&shown{*tableOf(map[string]ports.Target{"fs-1": target(20495)}), nil})
+	syncAll(t, other)
+	fileSystemOf(t, client, "nas-1")
+	if err := c.client.CoreV1().Namespaces().Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	syncAll(t, c)
+	if got := fileSystemOf(t, client, "fs-1").Port; got != 20490 {
+		t.Errorf("got port %d of what is left over", got)
+	}
+}
+
+// TestObjectThatBecameAnotherInstallationsIsNotOverwritten between two reads.
+func TestObjectThatBecameAnotherInstallationsIsNotOverwritten(t *testing.T) {
+	c, client := showing(t)
+	syncAll(t, c)
+	object, err := client.Resource(v1alpha1.FileSystems()).Get(t.Context(), "fs-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.SetLabels(map[string]string{wellknown.LabelInstallation: "other"})
+	if _, err := client.Resource(v1alpha1.FileSystems()).Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.shown.Store(&shown{*tableOf(map[string]ports.Target{"fs-1": target(20499)}), nil})
+	if _, err := c.syncObjects(t.Context(), ""); err == nil || fileSystemOf(t, client, "fs-1").Port != 20490 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTasksAreConditions of their file systems, and stay as another leader wrote them until a Job has ended.
+func TestTasksAreConditions(t *testing.T) {
+	c, client := showing(t)
+	failed := status.Condition{Subject: status.Subject{Kind: status.FileSystem, Name: "fs-1"}, Reason: wellknown.EventSweepFailed, Message: "no"}
+	c.TaskEnded("fs-1", status.Swept, []status.Condition{failed})
+	c.options.ClockWrong = func() string { return "it is 40s ahead" }
+	syncAll(t, c)
+	next := &Controller{options: c.options, client: c.client, queue: newQueue()}
+	next.shown.Store(c.shown.Load())
+	next.snapshot.Store(c.snapshot.Load())
+	syncAll(t, next)
+	if got := falseOf(fileSystemOf(t, client, "fs-1").Conditions); !slices.Equal(got, []string{"Swept SweepFailed"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := falseOf(get[v1alpha1.Installation](t, client, v1alpha1.Installations(), namespace).Status.Conditions); !slices.Equal(got, []string{"ClockRight ClockWrong"}) {
+		t.Errorf("got %q", got)
+	}
+	next.TaskEnded("fs-1", status.Swept, nil)
+	syncAll(t, next)
+	if got := falseOf(fileSystemOf(t, client, "fs-1").Conditions); len(got) > 0 {
+		t.Errorf("got %q after a sweep", got)
+	}
 }
 
 // TestMissingDefinitionsAreSaidOnce: the manager works without, and tries again later.

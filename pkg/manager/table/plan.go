@@ -3,6 +3,7 @@ package table
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,14 @@ type decision struct {
 //	readable     unreadable, never    any          the table as it is; root volumes are repaired
 //	readable     readable, or once    any          assign, and correct volumes
 func (o Options) plan(s state) plan {
+	p := o.choose(s)
+	if !p.readLive {
+		p.showConditions()
+	}
+	return p
+}
+
+func (o Options) choose(s state) plan {
 	switch held := s.isHeld(); {
 	case !s.live && (s.unconfirmed || s.table.lost() && !held):
 		return plan{readLive: true}
@@ -111,7 +120,6 @@ func (o Options) assign(s state) plan {
 		p.notices = append(p.notices, condition("identity", wellknown.EventIdentityLooksWrong, out.Foreign))
 		p.points = nil // this identity cannot describe them
 	}
-	p.numbers[identity] = one(oneIf(out.Foreign != "" || s.inventory.listsNothing() && len(out.Table.Targets) > 0))
 	return p
 }
 
@@ -136,6 +144,21 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 		}
 	}
 	return p
+}
+
+// showConditions sets the metrics that say the same as conditions.
+func (p *plan) showConditions() {
+	holds := func(reason, detail string) bool {
+		return slices.ContainsFunc(p.notices, func(n notice) bool { return n.Reason == reason && strings.HasPrefix(n.Detail, detail) })
+	}
+	p.numbers[unreadable] = map[string]float64{}
+	for _, name := range []string{wellknown.TargetsConfigMap, wellknown.PinnedConfigMap} {
+		p.numbers[unreadable][name] = oneIf(holds(wellknown.EventTableUnreadable, name+" "))
+	}
+	if p.decision != nil {
+		p.numbers[identity] = one(oneIf(holds(wellknown.EventIdentityLooksWrong, "") ||
+			len(p.table.Targets) > 0 && holds(wellknown.EventDiscoveryFailed, listsNothing)))
+	}
 }
 
 // others are the namespaces of other installations, by the file systems whose root volumes they have.

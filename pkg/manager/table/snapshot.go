@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -150,9 +149,7 @@ func (v view) unusable(id string) string {
 
 // numbers are what the metrics show even while nothing can be decided.
 func (s state) numbers() numbers {
-	return numbers{lastSuccess: one(seconds(s.inventory.succeeded)), unreadable: {
-		wellknown.TargetsConfigMap: oneIf(s.table.err != nil), wellknown.PinnedConfigMap: oneIf(s.pinned.err != nil),
-	}}
+	return numbers{lastSuccess: one(seconds(s.inventory.succeeded))}
 }
 
 // numbers are what the metrics show.
@@ -160,7 +157,7 @@ func (v view) numbers(s state) numbers {
 	n := s.numbers()
 	inUse, free := v.countPorts(s)
 	n[tableBytes], n[portsInUse], n[portsFree] = one(float64(len(s.table.content()))), one(inUse), one(free)
-	n[identity], n[fileSystemSize] = one(0), map[string]float64{}
+	n[fileSystemSize] = map[string]float64{}
 	counts := map[string]float64{usable: 0, unusable: 0, missing: 0}
 	for id, target := range v.table.Targets {
 		switch {
