@@ -33,6 +33,9 @@ const (
 	AnnotationGivenUp = keyPrefix + "given-up"
 	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
 	AnnotationTunnel = keyPrefix + "tunnel"
+	// AnnotationProblem, on a volume, says why its directory is not removed, or why the volume is not adopted: a
+	// cause, a colon and a sentence.
+	AnnotationProblem = keyPrefix + "problem"
 	// AnnotationCause, on an event about a claim or a volume, says in a word why it waits or fails.
 	AnnotationCause = keyPrefix + "cause"
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
@@ -93,6 +96,10 @@ func ParseAnnotationUsed(name string) (volume string, ok bool) {
 }
 
 const usedPrefix = keyPrefix + "used-"
+
+// ConditionProvisioned is the type of a condition of claims that wait, or are refused. A claim that is bound has
+// none.
+const ConditionProvisioned = keyPrefix + "Provisioned"
 
 // Annotations of Kubernetes that we read or write.
 const (

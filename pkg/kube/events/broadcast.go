@@ -187,12 +187,12 @@ func (s *sink) settle(event, written *corev1.Event, err error) (*corev1.Event, e
 	return event, nil
 }
 
-// RepeatAfter is when an event whose condition still holds is recorded again: earlier than a cluster
-// deletes events, so that kubectl describe always shows what is wrong with an object.
-const RepeatAfter = 30 * time.Minute
+// memory is how long a message is remembered that is not derived again.
+const memory = 2 * time.Hour
 
-// Reporter records events that control loops derive anew at every sync, without repeating them. It is
-// safe for concurrent use. After a restart, an event is recorded once more.
+// Reporter records events that control loops derive anew at every sync, without repeating them: that what they say
+// still holds, the status of an object shows. It is safe for concurrent use. After a restart, an event is recorded
+// once more.
 type Reporter struct {
 	recorder record.EventRecorder
 	messages *cache.Expiring // topic -> latest message
@@ -236,10 +236,11 @@ func (r *Reporter) Normal(object Object, reason, topic, message string) {
 
 func (r *Reporter) record(eventType string, object Object, annotations map[string]string, reason, name, message string) {
 	key := topic{object.GetUID(), reason, name}
-	if last, ok := r.messages.Get(key); ok && last == message {
+	last, ok := r.messages.Get(key)
+	r.messages.Set(key, message, memory)
+	if ok && last == message {
 		return
 	}
-	r.messages.Set(key, message, RepeatAfter)
 	r.recorder.AnnotatedEventf(object, annotations, eventType, reason, "%s", message)
 }
 

@@ -46,6 +46,12 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 		return nil
 	case decide.AnnotateClaim:
 		return objects.Patch(ctx, c.client, s.Claim, objects.Metadata("annotations", change.Annotations))
+	case decide.AnnotateVolume:
+		value := any(nil)
+		if text := change.Verdict.String(); text != "" {
+			value = text
+		}
+		return objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", map[string]any{wellknown.AnnotationProblem: value}))
 	case decide.MarkUsed:
 		return c.markUsed(ctx, change.Volume, change.Jobs)
 	case decide.CreateVolume:
@@ -81,12 +87,16 @@ var errBroken = errors.New("the operation's record cannot be used")
 // reported writes an event for an error that no retry can mend: the apiserver refuses a request, because of
 // a missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
 func (c *Controller) reported(object events.Object, reason string, err error) error {
-	answer := apierrors.APIStatus(nil)
-	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
-		cause := map[string]string{
+	answer, verdict := apierrors.APIStatus(nil), decide.Verdict{}
+	refused := errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err)
+	if refused {
+		verdict = decide.Verdict{Cause: map[string]string{
 			wellknown.EventProvisioningFailed: status.VolumeRefused, wellknown.EventVolumeFailedDelete: status.CleanupFailed,
-		}[reason]
-		c.events.WarnBecause(cause, object, reason, "rejected", err.Error())
+		}[reason], Message: events.Cut(err.Error())}
+		c.events.WarnBecause(verdict.Cause, object, reason, "rejected", err.Error())
+	}
+	if reason == wellknown.EventProvisioningFailed && (refused || err == nil) {
+		c.conditions.refuse(object.GetUID(), verdict)
 	}
 	return err
 }

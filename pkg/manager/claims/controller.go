@@ -31,6 +31,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -61,7 +62,9 @@ type Controller struct {
 	snapshots *expiring.Expiring
 	created   *expiring.Expiring
 	marks     marks // of Jobs that were used
-	reading   singleflight.Group
+
+	conditions conditions
+	reading    singleflight.Group
 }
 
 const (
@@ -76,6 +79,7 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 	c := &Controller{
 		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
+		conditions: newConditions(),
 	}
 	c.marks.write = func(ctx context.Context, job *batchv1.Job, annotations map[string]string) error {
 		return objects.Patch(ctx, client, job, objects.Metadata("annotations", annotations))
@@ -257,20 +261,33 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
 	}
-	return untilNext(state.Now, plan), err
+	verdict, again := c.conditions.next(state, plan, time.Now())
+	if err = logging.Errors(err, c.writeCondition(ctx, state, verdict)); err != nil && again > 0 {
+		c.decisions.AddAfter(uid, again) // a terminal error ends the retries
+	}
+	return soonest(again, untilNext(state.Now, plan)), err
 }
 
 // catchUp is the delay of a decision that found a cache behind: most have caught up by then.
 const catchUp = 100 * time.Millisecond
 
-// decide indexes the operations that a claim waits for, and enqueues the claim if its plan has changes to apply.
+// decide indexes the operations that a claim waits for, and enqueues the claim if there is something to write.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
-	if len(plan.Changes) > 0 {
+	verdict, again := c.conditions.next(state, plan, time.Now())
+	if len(plan.Changes) > 0 || verdict != decide.VerdictOn(state.Claim) {
 		c.queue.Add(uid)
 		return 0, nil
 	}
-	return untilNext(state.Now, plan), nil
+	return soonest(again, untilNext(state.Now, plan)), nil
+}
+
+// soonest returns the shorter of two waits; 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // recheck is the time after which an unsettled decision is made again: it waits for other claims' volumes, or for

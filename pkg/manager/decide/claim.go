@@ -28,6 +28,8 @@ type claimPlanner struct {
 	keepGivenUp bool
 	// reschedule has the scheduler choose another node.
 	reschedule bool
+	// progress is what is done for the claim, if something is.
+	progress Verdict
 }
 
 // planClaim plans for the claim's own volume. What was begun is finished first, as it was begun,
@@ -54,6 +56,7 @@ func (s State) planClaim() Plan {
 	last := s.newest(name, time.Time{}, func(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) })
 	if last.running() {
 		p.awaitEnd(last)
+		p.progress = inJob(last)
 		return p.annotated()
 	}
 	if p.abandon(last) {
@@ -123,6 +126,7 @@ func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
 
 func (p *claimPlanner) warn(cause, topic, message string) {
 	if p.Claim != nil {
+		p.Verdict = Verdict{cause, message}
 		p.add(Warn{p.Claim, wellknown.EventProvisioningFailed, topic, message, cause})
 	}
 }
@@ -135,16 +139,17 @@ func (p *claimPlanner) reportWait(cause, what string) {
 	}
 }
 
-func (p *claimPlanner) refuse(why string) {
+func (p *claimPlanner) refuse(cause, why string) {
 	p.refusal = why
-	p.warn("", "refusal", why)
+	p.warn(cause, "refusal", why)
 	p.Unsettled = true
 }
 
-// create leaves the claim's annotations alone: the next plan sees the volume.
+// create leaves the claim's annotations and verdict alone: the next plan sees the volume.
 func (p *claimPlanner) create(a Attempt) Plan {
 	switch port := p.Targets.Port(a.FileSystemID); {
 	case port != 0:
+		p.Verdict = VerdictOn(p.Claim)
 		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message})
 		return p.Plan
 	case !p.Targets.Known:
@@ -169,7 +174,7 @@ func (p *claimPlanner) provision(last Attempt) {
 	operation, choice, err := p.begin()
 	switch {
 	case err != nil:
-		p.refuse(err.Error())
+		p.refuse(p.refusalCause(), err.Error())
 	case choice.GiveNodeBack != "":
 		p.reschedule = true
 		p.warn(status.WaitsForOtherNode, "node", choice.GiveNodeBack+": asking the scheduler for another node")
@@ -183,6 +188,13 @@ func (p *claimPlanner) provision(last Attempt) {
 	default:
 		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
 	}
+}
+
+func (s State) refusalCause() string {
+	if _, err := volumes.ParseClass(s.Class); err != nil {
+		return status.ClassRefused
+	}
+	return status.ClaimRejected
 }
 
 // begin returns the operation that the claim asks for, if a file system was chosen. The error is a refusal.
@@ -276,7 +288,7 @@ func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
 	before, marked := p.Claim.Annotations[wellknown.AnnotationGivenUp]
 	if !marked || before == now {
 		p.givenUp = now
-		p.refuse(fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why()))
+		p.refuse(status.GivenUp, fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why()))
 		return
 	}
 	var err error
@@ -330,11 +342,12 @@ func asksOther(claim *corev1.PersistentVolumeClaim, provisioner string) bool {
 	return asked != "" && asked != provisioner
 }
 
-// annotated returns the plan, with the claim's annotations as they should be from now on.
+// annotated returns the plan, with the claim's annotations and verdict as they should be from now on.
 func (p *claimPlanner) annotated() Plan {
 	if p.Claim == nil || asksOther(p.Claim, p.Provisioner) {
 		return p.Plan
 	}
+	p.judge()
 	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: p.refusal, wellknown.AnnotationGivenUp: p.givenUp}
 	if p.refusal != "" {
 		want[wellknown.AnnotationRejected] = wellknown.ValueTrue

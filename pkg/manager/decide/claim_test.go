@@ -63,16 +63,20 @@ func wantOf(t *testing.T, p Plan) want {
 	return w
 }
 
-// causeOf is the cause that an event about a claim must have. A refusal has none: it is in an annotation.
+// causeOf is the cause that an event about a claim must have.
 func causeOf(c Warn) string {
 	switch {
+	case c.Topic == "refusal" && strings.Contains(c.Message, "gave up"):
+		return status.GivenUp
+	case c.Topic == "refusal" && strings.Contains(c.Message, "base_path"):
+		return status.ClassRefused
 	case c.Topic == "wait" && strings.Contains(c.Message, "which is to be copied"):
 		return status.WaitsForSource
 	case strings.Contains(c.Message, "could not copy claim"):
 		return status.CloneFailed
 	}
 	if cause, ok := map[string]string{
-		"refusal": "", "wait": status.WaitsForFileSystem, "node": status.WaitsForOtherNode, "conflict": status.VolumeRefused,
+		"refusal": status.ClaimRejected, "wait": status.WaitsForFileSystem, "node": status.WaitsForOtherNode, "conflict": status.VolumeRefused,
 	}[c.Topic]; ok {
 		return cause
 	}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ type Plan struct {
 	// RunningUntil is when the first of the running mount Jobs that have an operation of the claim
 	// must have ended; zero if none runs.
 	RunningUntil time.Time
+	// Verdict says why the claim has no volume; zero if it has one, or wants none.
+	Verdict Verdict
 	// Unsettled says that the decision may change without an event about the claim, its volumes or
 	// the file systems.
 	Unsettled bool
@@ -38,7 +41,7 @@ type (
 			GetUID() types.UID
 		}
 		Reason, Topic, Message string
-		// Cause says in a word why the object waits or fails, for tools; "" if that is not known.
+		// Cause says in a word why the object waits or fails; "" if that is not known.
 		Cause string
 	}
 	// Inform is Warn with a Normal event.
@@ -47,6 +50,11 @@ type (
 	Rediscover struct{}
 	// AnnotateClaim sets annotations of the claim, and removes those that are nil.
 	AnnotateClaim struct{ Annotations map[string]any }
+	// AnnotateVolume sets or removes the annotation that says why a volume is not cleaned up or adopted.
+	AnnotateVolume struct {
+		Object  *corev1.PersistentVolume
+		Verdict Verdict
+	}
 	// MarkUsed marks the outcomes of Jobs for a volume as used: no volume comes of them any more.
 	MarkUsed struct {
 		Volume string
@@ -126,6 +134,11 @@ func Decide(s State) Plan {
 		plan.Pending[i].Claim = s.UID
 	}
 	return plan
+}
+
+// CreatesVolume reports whether a volume is created.
+func (p Plan) CreatesVolume() bool {
+	return slices.ContainsFunc(p.Changes, func(change Change) bool { _, is := change.(CreateVolume); return is })
 }
 
 func (p *Plan) add(changes ...Change) { p.Changes = append(p.Changes, changes...) }

@@ -17,7 +17,10 @@ import (
 type volumePlanner struct {
 	State
 	*Plan
-	volume Volume
+	volume  Volume
+	verdict Verdict
+	inJob   bool // a Job carries out an operation for the volume
+	deletes bool // the volume is deleted
 }
 
 // planVolume does nothing for foreign volumes and root volumes.
@@ -25,6 +28,7 @@ func (s State) planVolume(v Volume, plan *Plan) {
 	p := volumePlanner{State: s, Plan: plan, volume: v}
 	switch {
 	case v.Kind != volumes.Provisioned && v.Kind != volumes.Original:
+		return
 	case s.Targets.Gone[v.FileSystemID]:
 		p.withoutFileSystem()
 	case v.Kind == volumes.Original:
@@ -32,14 +36,21 @@ func (s State) planVolume(v Volume, plan *Plan) {
 	default:
 		p.maintain()
 	}
+	p.judge()
 }
 
-func (p volumePlanner) warn(cause, topic, message string) {
+func (p *volumePlanner) await(running Attempt) {
+	p.inJob = true
+	p.awaitEnd(running)
+}
+
+func (p *volumePlanner) warn(cause, topic, message string) {
+	p.verdict = Verdict{cause, message}
 	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message, cause})
 }
 
 // reportProblem tells the volume that it can be neither cleaned nor adopted; "" is nothing.
-func (p volumePlanner) reportProblem(cause, problem string) {
+func (p *volumePlanner) reportProblem(cause, problem string) {
 	if problem != "" {
 		p.warn(cause, "problem", problem)
 		p.Unsettled = true
@@ -48,7 +59,7 @@ func (p volumePlanner) reportProblem(cause, problem string) {
 
 // reportSkipped reports that the directory of a deleted volume stays, and why. It is no warning where another
 // owner has the directory: the deletion of one of several owners ends so.
-func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
+func (p *volumePlanner) reportSkipped(reason operations.Reason, why string) {
 	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why, ""}
 	if reason == operations.StillOwned {
 		p.add(Inform(event))
@@ -58,12 +69,12 @@ func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
 }
 
 // makerJobs returns the Jobs from whose outcomes the volume would be created again.
-func (p volumePlanner) makerJobs() []string {
+func (p *volumePlanner) makerJobs() []string {
 	return p.jobsOf(p.volume.Name, func(Attempt) bool { return true })
 }
 
 // withoutFileSystem ends a volume whose file system no longer exists: nothing is left to clean up.
-func (p volumePlanner) withoutFileSystem() {
+func (p *volumePlanner) withoutFileSystem() {
 	object, hasFinalizer := p.volume.Object, slices.Contains(p.volume.Object.Finalizers, wellknown.FinalizerVolume)
 	if hasFinalizer {
 		p.add(Warn{object, wellknown.EventFileSystemGone, "", fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go", p.volume.FileSystemID), ""})
@@ -71,6 +82,7 @@ func (p volumePlanner) withoutFileSystem() {
 	switch {
 	case p.volume.NeedsCleanup(p.volume.Claim):
 		p.add(DeleteVolume{object, p.makerJobs()})
+		p.deletes = true
 	case hasFinalizer:
 		p.add(RemoveFinalizer{object, p.makerJobs()})
 	}
@@ -86,7 +98,7 @@ func (p volumePlanner) withoutFileSystem() {
 //	maybe done       any                  asked for again
 //	any other        yes                  asked for
 //	any other        no                   reported
-func (p volumePlanner) adopt() {
+func (p *volumePlanner) adopt() {
 	v := p.volume
 	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
 		return o.Adopt && o.ClaimUID == string(v.ClaimUID)
@@ -94,7 +106,7 @@ func (p volumePlanner) adopt() {
 	adoptable := v.Problem == "" && v.Object.DeletionTimestamp == nil
 	switch {
 	case last.running():
-		p.awaitEnd(last)
+		p.await(last)
 	case last.Unused && last.done() && adoptable:
 		p.add(AdoptVolume{v.Object})
 	case last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
@@ -123,14 +135,14 @@ func (v Volume) reclaims() bool {
 }
 
 // maintain cleans a volume up once it is released; until then it keeps finalizer and size up to date.
-func (p volumePlanner) maintain() {
+func (p *volumePlanner) maintain() {
 	v := p.volume
 	if v.Problem != "" && v.reclaims() {
 		p.reportProblem(status.CleanupFailed, "nothing is removed, because the volume is not what it says it is: "+v.Problem)
 	}
 	if !v.NeedsCleanup(v.Claim) {
 		p.takeBack()
-	} else if p.cleanUp() {
+	} else if p.cleanUp(); p.deletes {
 		return
 	}
 	switch add, remove := v.EditFinalizer(); {
@@ -156,14 +168,14 @@ func (p volumePlanner) maintain() {
 //	gift to that claim, name taken  noted
 //	gift to that claim, any other   asked for again
 //	none, or for another claim      asked for
-func (p volumePlanner) give() {
+func (p *volumePlanner) give() {
 	v := p.volume
 	if !v.IsGiven(v.Claim) {
 		return
 	}
 	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return o.Adopt })
 	if last.running() {
-		p.awaitEnd(last)
+		p.await(last)
 		return
 	}
 	if volumes.GivenTo(last.Operation) != v.Claim.UID {
@@ -176,7 +188,7 @@ func (p volumePlanner) give() {
 	p.enter(volumes.Gift(v.Volume, p.Cluster), last, "enter the volume's new claim on the file system")
 }
 
-func (p volumePlanner) expand() {
+func (p *volumePlanner) expand() {
 	v := p.volume
 	if v.Claim == nil {
 		return
@@ -198,20 +210,20 @@ func (p volumePlanner) expand() {
 //	any other                 while an unadopted volume has the directory: reported, nothing else
 //	blocked                   asked for at once, with those in the way
 //	lost, failed              asked for after a wait; reported if failed
-func (p volumePlanner) cleanUp() (deletes bool) {
+func (p *volumePlanner) cleanUp() {
 	v := p.volume
 	operation := volumes.Cleanup(v.Volume, p.Cluster)
 	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
 	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, isCleanup)
 	switch {
 	case last.running():
-		p.awaitEnd(last)
+		p.await(last)
 	case last.Unused && last.done() && last.Operation.Path == operation.Path:
 		if last.Result.Reason != "" {
 			p.reportSkipped(last.Result.Reason, last.Result.Message)
 		}
 		p.add(DeleteVolume{v.Object, p.makerJobs()})
-		return true
+		p.deletes = true
 	case v.Unadopted != nil:
 		p.reportProblem(status.NotAdopted, notAlone(v.Unadopted))
 	case last.Result.State == operations.Blocked:
@@ -219,7 +231,6 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 	default:
 		p.schedule(operation, last, "remove the directory")
 	}
-	return false
 }
 
 // notAlone returns the message for a directory that stays although its last owner in the ledger leaves, because of
@@ -232,14 +243,14 @@ func notAlone(unadopted *corev1.PersistentVolume) string {
 
 // enter plans the next try of an operation that enters an owner of a directory that the volume has already: those who
 // share the directory now go on sharing it.
-func (p volumePlanner) enter(operation operations.Operation, last Attempt, doing string) {
+func (p *volumePlanner) enter(operation operations.Operation, last Attempt, doing string) {
 	operation.Class = p.volume.Object.Spec.StorageClassName
 	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
 	p.schedule(operation, last, doing)
 }
 
 // schedule plans the next try of an operation; doing names its work in events.
-func (p volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
+func (p *volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
 	id := p.volume.FileSystemID
 	if _, known := p.Targets.FileSystems[id]; !known {
 		if p.Targets.Known {
@@ -282,7 +293,7 @@ func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made && volum
 //	a cleanup that is not done        asked for
 //	found no directory                nothing: the cleanup was done
 //	lost, failed                      asked for after a wait, and reported
-func (p volumePlanner) takeBack() {
+func (p *volumePlanner) takeBack() {
 	v := p.volume
 	if v.IsGiven(v.Claim) {
 		return // the gift takes it back, too
@@ -292,7 +303,7 @@ func (p volumePlanner) takeBack() {
 	case last.Job == "", last.done(), last.foundNothing(), v.Problem != "", v.Object.DeletionTimestamp != nil:
 		return
 	case last.running():
-		p.awaitEnd(last)
+		p.await(last)
 		return
 	case isCleanup(last.Operation):
 		last = Attempt{}

@@ -29,15 +29,23 @@ type fate struct {
 	problem         bool
 	running         bool
 	grows           bool
+	says            Verdict // what it is annotated with
 }
 
-func fateOf(t *testing.T, p Plan) fate {
+func fateOf(t *testing.T, p Plan) (f fate) {
 	t.Helper()
-	f := fate{running: !p.RunningUntil.IsZero()}
+	f = fate{running: !p.RunningUntil.IsZero()}
 	for _, pending := range p.Pending {
 		f.kind, f.due, f.blockers = pending.Operation.Kind, pending.Due, len(pending.Blockers)
 		f.shared, f.kept = pending.Operation.LeaveToOthers, pending.Operation.KeepDirectory
 	}
+	var warned Verdict
+	defer func() {
+		if f.says != warned {
+			t.Errorf("the volume says %q, and its event %q", f.says, warned)
+		}
+		f.says = Verdict{}
+	}()
 	for _, change := range p.Changes {
 		switch c := change.(type) {
 		case AddFinalizer:
@@ -52,10 +60,15 @@ func fateOf(t *testing.T, p Plan) fate {
 			f.grows = true
 		case Warn:
 			f.read(c)
+			if c.Reason == wellknown.EventVolumeFailedDelete {
+				warned = Verdict{c.Cause, c.Message}
+			}
 			if notAdopted := strings.Contains(c.Message, "original provisioner"); notAdopted != (c.Cause == status.NotAdopted) ||
 				(c.Reason == wellknown.EventVolumeFailedDelete) != (c.Cause != "") {
 				t.Errorf("%q has cause %q", c.Message, c.Cause)
 			}
+		case AnnotateVolume:
+			f.says = c.Verdict
 		case Inform:
 			f.informed = c.Reason == wellknown.EventVolumeDeleteSkipped
 		default:

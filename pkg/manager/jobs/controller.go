@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
@@ -28,6 +28,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/background"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -50,9 +51,11 @@ type Options struct {
 	Workers *workers.Channel
 	// TaskEnded gets what a sweep or survey of a file system has found wrong, by the type of condition; nil for none.
 	TaskEnded func(fileSystemID, conditionType string, found []status.Condition)
-	Events    record.EventRecorder
-	Metrics   prometheus.Registerer
-	Log       *slog.Logger
+	// Blocked gets what keeps a file system's operations from a Job, by volume; nil for none.
+	Blocked func(fileSystemID string, verdicts map[string]decide.Verdict)
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Controller is the loop.
@@ -64,10 +67,12 @@ type Controller struct {
 	events   *events.Reporter
 	metrics  *metrics
 	queue    *queue.Queue[string]
-	refused  *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
-	paces    paces
-	logs     *background.Logs
-	reads    sync.WaitGroup // of logs
+	// notCreated has the messages of operations for which no Job could be created, by volume.
+	notCreated *expiring.Expiring
+	refused    *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
+	paces      paces
+	logs       *background.Logs
+	reads      sync.WaitGroup // of logs
 }
 
 const (
@@ -82,7 +87,7 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 	o.SweepDelay, o.Workers = cmp.Or(o.SweepDelay, background.DefaultSweepDelay), cmp.Or(o.Workers, &workers.Channel{})
 	c := &Controller{
 		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
-		metrics: newMetrics(o.Metrics), refused: newRefused(), logs: &background.Logs{Client: client, Namespace: o.Jobs.Namespace},
+		metrics: newMetrics(o.Metrics), refused: newRefused(), notCreated: expiring.NewExpiring(), logs: &background.Logs{Client: client, Namespace: o.Jobs.Namespace},
 	}
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
@@ -199,14 +204,11 @@ const useLookDelay = 500 * time.Millisecond
 
 func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
 
-// sync plans for one file system and applies the plan. What was reported is reported again while it lasts.
+// sync plans for one file system and applies the plan.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
 	s := c.observe(id)
 	p := planFor(s)
 	again, err = c.apply(ctx, s, p)
-	reports := slices.ContainsFunc(p.Steps, func(step any) bool { _, ok := step.(report); return ok })
-	if reports && (again == 0 || again > events.RepeatAfter) {
-		again = events.RepeatAfter + catchUp
-	}
+	c.sayBlocked(s, p)
 	return again, err
 }

@@ -104,7 +104,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: historyNamespace, UID: types.UID(fmt.Sprintf("namespace-of-%d", number))}}, nil
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
-		refused: newRefused(),
+		refused: newRefused(), notCreated: noneRefused(),
 		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Workers: &workers.Channel{}, Log: slog.New(slog.DiscardHandler)},
 		client:  client, live: objects.Reader{Client: client}, gatherer: v, events: events.NewReporter(&record.FakeRecorder{}),
 	}}

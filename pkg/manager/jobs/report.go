@@ -108,8 +108,14 @@ func newestPod(pods []*corev1.Pod) *corev1.Pod {
 // reportNotCreated says why the next Job could not be created, if there is an error, unless the apiserver
 // does not answer or the manager ends.
 func (c *Controller) reportNotCreated(due []decide.Pending, doing string, err error) {
+	if err == nil {
+		for _, pending := range due {
+			c.notCreated.Delete(pending.Operation.Volume)
+		}
+		return
+	}
 	var unanswered *url.Error
-	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
+	if errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
 		return
 	}
 	text := fmt.Sprintf("no mount Job can begin: %s failed: %v", doing, err)
@@ -117,8 +123,28 @@ func (c *Controller) reportNotCreated(due []decide.Pending, doing string, err er
 		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
 	}
 	for _, pending := range due {
+		c.notCreated.Set(pending.Operation.Volume, text, 2*maxRefused)
 		c.report(report{operation: pending.Operation, message: text})
 	}
+}
+
+// sayBlocked hands over what keeps operations of a file system from a Job.
+func (c *Controller) sayBlocked(s state, p plan) {
+	if c.options.Blocked == nil {
+		return
+	}
+	blocked := map[string]decide.Verdict{}
+	for _, pending := range s.pending() {
+		if text, ok := c.notCreated.Get(pending.Operation.Volume); ok {
+			blocked[pending.Operation.Volume] = decide.Verdict{Cause: status.NoMountJob, Message: fmt.Sprint(text)}
+		}
+	}
+	for _, change := range p.Steps {
+		if r, ok := change.(report); ok && !r.queued {
+			blocked[r.operation.Volume] = decide.Verdict{Cause: status.NoMountJob, Message: r.message}
+		}
+	}
+	c.options.Blocked(s.ID, blocked)
 }
 
 func (c *Controller) report(r report) {

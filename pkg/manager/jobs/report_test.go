@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
@@ -43,9 +44,11 @@ func reporter(t *testing.T) (*Controller, *record.FakeRecorder) {
 	recorder := record.NewFakeRecorder(10)
 	return &Controller{
 		options:  Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}, Workers: &workers.Channel{}},
-		gatherer: &observe.Gatherer{Caches: store}, events: events.NewReporter(recorder),
+		gatherer: &observe.Gatherer{Caches: store}, events: events.NewReporter(recorder), notCreated: noneRefused(),
 	}, recorder
 }
+
+func noneRefused() *expiring.Expiring { return expiring.NewExpiring() }
 
 func written(events *record.FakeRecorder) (all []string) {
 	for len(events.Events) > 0 {

@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -103,14 +104,20 @@ func TestOperationsThatWaitAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestReportIsRepeatedWhileItsCauseLasts, although nothing happens.
-func TestReportIsRepeatedWhileItsCauseLasts(t *testing.T) {
+// TestWhatKeepsAClaimFromAJobIsHandedOver as long as it lasts.
+func TestWhatKeepsAClaimFromAJobIsHandedOver(t *testing.T) {
 	l := newLoop(t) // without a root claim
 	claim := waitingClaim(1)
 	claim.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 	add(t, l.gatherer.Caches.Claims.GetStore(), claim)
 	l.gatherer.Decide(claim.UID)
-	if again, err := l.sync(t.Context(), fileSystem); err != nil || again != events.RepeatAfter+catchUp {
-		t.Errorf("it syncs again after %s, %v", again, err)
+	var blocked map[string]decide.Verdict
+	l.options.Blocked = func(_ string, verdicts map[string]decide.Verdict) { blocked = verdicts }
+	if _, err := l.sync(t.Context(), fileSystem); err != nil || len(blocked) != 1 || blocked[volumes.VolumeName(claim.UID)].Cause != status.NoMountJob {
+		t.Errorf("got %+v, %v", blocked, err)
+	}
+	l.gatherer.Unindex(claim.UID)
+	if _, err := l.sync(t.Context(), fileSystem); err != nil || len(blocked) != 0 {
+		t.Errorf("got %+v, %v after it has ended", blocked, err)
 	}
 }

@@ -129,7 +129,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	}
 	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
 		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, SurveyInterval: o.UsageInterval, Usage: l.Usage, Workers: l.workers,
-		TaskEnded: l.Discovery.TaskEnded,
+		Blocked: l.Claims.Blocked, TaskEnded: l.Discovery.TaskEnded,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
