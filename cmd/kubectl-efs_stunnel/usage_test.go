@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,15 +85,29 @@ func TestUsageNowNamesTheRightThatIsMissing(t *testing.T) {
 	}
 }
 
+// TestUsageNowSaysWhatFailed: here the image of the Job.
 func TestUsageNowSaysWhatFailed(t *testing.T) {
 	client := withClaim()
-	answer(client, func() error {
-		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.Namespace, Name: "failed", CreationTimestamp: metav1.Now()}}
-		event.InvolvedObject = corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: wellknown.Namespace, Name: volumes.RootName("fs-0123456789abcdef0")}
-		event.Reason, event.Message, event.Source.Component = wellknown.EventSurveyFailed, "Job x has counted no volume: killed", "efs-stunnel"
-		return client.Tracker().Add(event)
+	job, err := mountjobs.Build(mountjobs.Spec{
+		Kind: mountjobs.Survey, Settings: mountjobs.Settings{Namespace: wellknown.Namespace, Image: "i"}, FileSystemID: "fs-0123456789abcdef0", Number: 1,
 	})
-	if got := invoke(t, client, "usage", "--now"); got.code != exitUnknown || !strings.Contains(got.stderr, "killed") {
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.UID, job.CreationTimestamp = "job", metav1.NewTime(time.Now().Add(-time.Minute))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: job.Name + "-abcde", Labels: job.Spec.Template.Labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}, Spec: *job.Spec.Template.Spec.DeepCopy()}
+	pod.Spec.NodeName = "n1"
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: mountjobs.ContainerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}},
+	}}
+	if err := errors.Join(client.Tracker().Add(job), client.Tracker().Add(pod)); err != nil {
+		t.Fatal(err)
+	}
+	answer(client, func() error { return nil })
+	if got := invoke(t, client, "usage", "--now"); got.code != exitUnknown || !strings.Contains(got.stderr, "does not start: ") {
 		t.Errorf("%+v", got)
 	}
 }

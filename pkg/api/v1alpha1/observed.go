@@ -26,9 +26,6 @@ const (
 	InstallationResource = "installations"
 )
 
-// InstallationName is the name of the Installation of the shipped manifests.
-const InstallationName = "efs-stunnel"
-
 // FileSystem shows what the manager knows of a file system. Its name is the target's id, and it is the installation's
 // that wellknown.LabelInstallation names.
 type FileSystem struct {

@@ -62,10 +62,11 @@ func snapshot(text string) *inspect.Snapshot {
 	class := "efs"
 	s.Classes = []*storagev1.StorageClass{{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: s.Provisioner}}
 	s.Claims = []*corev1.PersistentVolumeClaim{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "reports", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)), Annotations: map[string]string{
-			wellknown.AnnotationRejected: "true", wellknown.AnnotationRejectReason: text,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "reports", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+		Status: corev1.PersistentVolumeClaimStatus{Conditions: []corev1.PersistentVolumeClaimCondition{
+			{Type: wellknown.ConditionProvisioned, Status: corev1.ConditionFalse, Reason: "ClaimRejected", Message: text},
 		}},
-		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
 	}}
 	for name, used := range map[string]int64{"small": 5000, "large": 3 << 30} {
 		claim := s.Claims[0].DeepCopy()

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -65,19 +66,13 @@ func firstCells(text string) (cells []string) {
 	return cells[min(len(cells), 1):] // without the heading
 }
 
-// reported is claim team/new with an event of the manager.
-func reported(reason, message string, cause ...Cause) func(*testing.T, *Snapshot) {
-	return func(_ *testing.T, s *Snapshot) {
-		pending(s)
-		claimEvent(s, reason, message, cause...)
-	}
+// reported is claim team/new, of which the manager says something.
+func reported(cause Cause) func(*testing.T, *Snapshot) {
+	return func(_ *testing.T, s *Snapshot) { says(pending(s), cause, "…") }
 }
 
 func claimRows() []row {
 	const claim, volume = "claim team/new", "volume pvc-" + boundUID
-	failed := func(message string, cause Cause) func(*testing.T, *Snapshot) {
-		return reported(wellknown.EventProvisioningFailed, message, cause)
-	}
 	return []row{
 		{"claim `Pending`, no annotation `volume.kubernetes.io/storage-provisioner`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s).Annotations = nil
@@ -89,58 +84,52 @@ func claimRows() []row {
 		}, expectation{claim, Note, WaitsForConsumer}},
 		{
 			"`Pending`, `Provisioning`: the next mount Job …", newClaimSubject,
-			reported(wellknown.EventProvisioning, "the next mount Job makes its directory"), expectation{claim, Note, WaitsForJob},
+			reported(status.WaitsForJob), expectation{claim, Note, status.WaitsForJob},
 		},
 		{"`Pending`, `ProvisioningFailed`, annotation `efs-stunnel.gnuthought.com/rejected`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			reject(pending(s))
-		}, expectation{claim, Problem, ClaimRejected}},
+		}, expectation{claim, Problem, status.ClaimRejected}},
 		{
 			"`Pending`, `ProvisioningFailed`: waiting: …", newClaimSubject,
-			failed("waiting: file system fs-1 is not usable: no mount target", WaitsForFileSystem), expectation{claim, Problem, WaitsForFileSystem},
+			reported(status.WaitsForFileSystem), expectation{claim, Problem, status.WaitsForFileSystem},
 		},
 		{
 			"`Pending`, `ProvisioningFailed`: asking the scheduler for another node", newClaimSubject,
-			failed("no file system has a mount target in zone z: asking the scheduler for another node", WaitsForOtherNode), expectation{claim, Problem, WaitsForOtherNode},
+			reported(status.WaitsForOtherNode), expectation{claim, Problem, status.WaitsForOtherNode},
 		},
 		{"`Pending`, `Provisioning`: Job … makes directory …", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inJob(t, s)
-		}, expectation{claim, Note, DirectoryIsMade}},
+		}, expectation{claim, Note, status.DirectoryIsMade}},
 		{"`Pending`, `ProvisioningFailed`: Job …: …", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			waitsForMount(s, pod, "MountVolume.SetUp failed: mount failed: exit status 32\nOutput: mount.nfs: Connection refused")
-		}, expectation{claim, Problem, "MountRefused"}},
+			says(s.Claims[2], status.NoMountJob, "…")
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, "MountRefused"}},
 		{
 			"`Pending`, `ProvisioningFailed`: no mount Job can begin: …", newClaimSubject,
-			failed("no mount Job can begin: creating it failed: exceeded quota", NoMountJob), expectation{claim, Problem, NoMountJob},
+			reported(status.NoMountJob), expectation{claim, Problem, status.NoMountJob},
 		},
 		{"`Pending`, `ProvisioningFailed`: Job … could not make the directory", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			end(pod, 0, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.PathTaken, Message: "taken"}}}.Encode()))
-		}, expectation{claim, Problem, SetupFailed}},
+			says(s.Claims[2], status.SetupFailed, "…")
+		}, expectation{claim, Problem, status.SetupFailed}},
 		{
 			"`Pending`, `ProvisioningFailed`: waiting: claim …, which is to be copied, …", newClaimSubject,
-			failed(`waiting: claim "data", which is to be copied, is not bound`, WaitsForSource), expectation{claim, Problem, WaitsForSource},
+			reported(status.WaitsForSource), expectation{claim, Problem, status.WaitsForSource},
 		},
 		{"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inCloneJob(t, s)
-		}, expectation{claim, Note, VolumeIsCopied}},
+		}, expectation{claim, Note, status.VolumeIsCopied}},
 		{
 			"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject,
-			reported(wellknown.EventProvisioning, "a clone Job copies claim data when one of the 4 that run on file system fs-1 has ended"), expectation{claim, Note, WaitsForJob},
+			reported(status.WaitsForJob), expectation{claim, Note, status.WaitsForJob},
 		},
-		{"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
-			pod := inCloneJob(t, s)
-			end(pod, 1, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.SourceGone, Message: "gone"}}}.Encode()))
-		}, expectation{claim, Problem, CloneFailed}},
 		{
 			"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject,
-			failed("Job efs-clone-fs-1-00001 could not copy claim data: gone (attempt 1; next at 03:04:05 UTC)", CloneFailed), expectation{claim, Problem, CloneFailed},
+			reported(status.CloneFailed), expectation{claim, Problem, status.CloneFailed},
 		},
-		{"`Pending`, `ProvisioningFailed`: gave up after …", newClaimSubject, func(_ *testing.T, s *Snapshot) {
-			claim := pending(s)
-			reject(claim)
-			claim.Annotations[wellknown.AnnotationGivenUp] = "0123"
-		}, expectation{claim, Problem, GivenUp}},
+		{"`Pending`, `ProvisioningFailed`: gave up after …", newClaimSubject, reported(status.GivenUp), expectation{claim, Problem, status.GivenUp}},
 		{"`ProvisioningSucceeded`, volume `pvc-<uid>`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s).Spec.VolumeName = "pvc-" + newUID
 		}, expectation{claim, Note, WaitsForBinder}},
@@ -154,8 +143,8 @@ func claimRows() []row {
 		{"the same, and the claim exists", dataSubject, func(_ *testing.T, s *Snapshot) {
 			s.Claims[0].Spec.VolumeName, s.Volumes[0].Status.Phase = "another", corev1.VolumeReleased
 		}, expectation{volume, Note, CleanupWaits}},
-		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed("nothing is removed while volume pv of the original provisioner, which is not adopted, has it", NotAdopted), expectation{volume, Problem, NotAdopted}},
-		{"the same, `VolumeFailedDelete`", Subject{}, cleanupFailed("Job … could not remove the directory: …"), expectation{volume, Problem, CleanupFailed}},
+		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed(status.NotAdopted), expectation{volume, Problem, status.NotAdopted}},
+		{"the same, `VolumeFailedDelete`", Subject{}, cleanupFailed(status.CleanupFailed), expectation{volume, Problem, status.CleanupFailed}},
 		{"volume `Bound` again, or policy `Retain` now", Subject{}, released(corev1.PersistentVolumeReclaimRetain), expectation{volume, Note, Retained}},
 		{"volume deleted", Subject{}, func(_ *testing.T, s *Snapshot) {
 			s.Claims, s.Volumes = s.Claims[1:], s.Volumes[1:]
@@ -226,7 +215,7 @@ func faultRows() []row {
 		// Gather fails, which TestGatherFailsWithoutAnApiserver holds. Afterwards there is no leader for a moment.
 		{"apiserver", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
 		{"EFS API, or permissions to use it", claim, func(t *testing.T, s *Snapshot) {
-			reported(wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet", WaitsForFileSystem)(t, s)
+			reported(status.WaitsForFileSystem)(t, s)
 			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
@@ -234,53 +223,36 @@ func faultRows() []row {
 		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"another installation in the cluster has the root volume", claim, func(t *testing.T, s *Snapshot) {
-			reported(wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other", NoMountJob)(t, s)
+			reported(status.NoMountJob)(t, s)
 			s.Claims[2].Spec.Selector = selectFileSystem()
 			s.Volumes[1].Spec.ClaimRef.Namespace = "other"
 		}, expectation{fs, Problem, RootVolumeConflict}},
 		{
 			"connection between worker and leader (leader killed, network policy)", claim,
-			reported(wellknown.EventProvisioning, "the next mount Job makes its directory"), expectation{"claim team/new", Note, WaitsForJob},
+			reported(status.WaitsForJob), expectation{"claim team/new", Note, status.WaitsForJob},
 		},
 		{"mount Job or its pod", claim, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			end(pod, 137, "")
-		}, expectation{"claim team/new", Problem, JobLost}},
+			says(s.Claims[2], status.SetupFailed, "…")
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, JobLost}},
 		{"mount Job hangs on a dead mount", claim, func(t *testing.T, s *Snapshot) {
 			job, pod := inJob(t, s)
 			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
-		}, expectation{"claim team/new", Problem, JobStuck}},
+			says(s.Claims[2], status.SetupFailed, "…")
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, JobStuck}},
 		{"clone Job or its pod", claim, func(t *testing.T, s *Snapshot) {
 			pod := inCloneJob(t, s)
 			end(pod, 137, "")
-		}, expectation{"claim team/new", Problem, JobLost}},
+			says(s.Claims[2], status.CloneFailed, "…")
+		}, expectation{"job efs-clone-" + testFS + "-00002", Problem, JobLost}},
 		{"survey Job or its pod", all, func(_ *testing.T, s *Snapshot) {
-			rootEvent(s, wellknown.EventSurveyFailed, time.Minute)
-		}, expectation{fs, Problem, SurveyFailed}},
+			tableProblem(s, wellknown.EventSurveyFailed, "no", time.Minute)
+		}, expectation{fs, Problem, wellknown.EventSurveyFailed}},
 		{"StorageClass deleted", claim, func(_ *testing.T, s *Snapshot) {
 			pending(s)
 			s.Classes = nil
 		}, expectation{"claim team/new", Problem, ClassMissing}},
 		{"etcd restored from an old backup", dataSubject, func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{"volume pvc-" + boundUID, Problem, PortDiffers}},
-	}
-}
-
-// TestPartsThatRecovered: what the rows above have once the part works again.
-func TestPartsThatRecovered(t *testing.T) {
-	tests := map[string]func(*testing.T, *Snapshot){
-		"a survey that was finished since": func(_ *testing.T, s *Snapshot) {
-			rootEvent(s, wellknown.EventSurveyFailed, 2*time.Minute)
-			s.Claims[1].Annotations = map[string]string{wellknown.AnnotationSurvey: `{"ended": "` + now.Format(time.RFC3339) + `"}`}
-		},
-		"a survey that failed long ago": func(_ *testing.T, s *Snapshot) { rootEvent(s, wellknown.EventSurveyFailed, time.Hour) },
-	}
-	for name, edit := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := healthy(t)
-			edit(t, s)
-			if d := Examine(s, Subject{}); d.Level != OK {
-				t.Errorf("%+v", d)
-			}
-		})
 	}
 }

@@ -12,48 +12,34 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Causes about claims.
+// Causes about claims. Those of their condition Provisioned have the condition's reason.
 const (
-	ClaimMissing       Cause = "ClaimMissing"
-	NotOurs            Cause = "NotOurs"
-	ClassMissing       Cause = "ClassMissing"
-	ClassRefused       Cause = "ClassRefused"
-	NoClass            Cause = "NoClass"
-	ClaimTerminating   Cause = "ClaimTerminating"
-	ClaimLost          Cause = "ClaimLost"
-	ClaimRejected      Cause = "ClaimRejected"
-	GivenUp            Cause = "GivenUp"
-	WaitsForConsumer   Cause = "WaitsForConsumer"
-	WaitsForCluster    Cause = "WaitsForCluster"
-	WaitsForOther      Cause = "WaitsForOther"
-	NoDefaultClass     Cause = "NoDefaultClass"
-	WaitsForBinder     Cause = "WaitsForBinder"
-	WaitsForJob        Cause = "WaitsForJob"
-	WaitsForFileSystem Cause = status.WaitsForFileSystem
-	WaitsForOtherNode  Cause = status.WaitsForOtherNode
-	DirectoryIsMade    Cause = "DirectoryIsMade"
-	SetupFailed        Cause = status.SetupFailed
-	WaitsForSource     Cause = status.WaitsForSource
-	VolumeIsCopied     Cause = "VolumeIsCopied"
-	CloneFailed        Cause = status.CloneFailed
-	NoMountJob         Cause = status.NoMountJob
-	VolumeRefused      Cause = status.VolumeRefused
-	ProvisioningFailed Cause = wellknown.EventProvisioningFailed
-	WaitsForManager    Cause = "WaitsForManager"
-	ManagerSilent      Cause = "ManagerSilent"
-	PodsWaitForMount   Cause = "PodsWaitForMount"
-	VolumeMissing      Cause = "VolumeMissing"
+	ClaimMissing     Cause = "ClaimMissing"
+	NotOurs          Cause = "NotOurs"
+	ClassMissing     Cause = "ClassMissing"
+	ClassRefused     Cause = status.ClassRefused
+	NoClass          Cause = "NoClass"
+	ClaimTerminating Cause = "ClaimTerminating"
+	ClaimLost        Cause = "ClaimLost"
+	WaitsForConsumer Cause = "WaitsForConsumer"
+	WaitsForCluster  Cause = "WaitsForCluster"
+	WaitsForOther    Cause = "WaitsForOther"
+	NoDefaultClass   Cause = "NoDefaultClass"
+	WaitsForBinder   Cause = "WaitsForBinder"
+	WaitsForManager  Cause = "WaitsForManager"
+	ManagerSilent    Cause = "ManagerSilent"
+	PodsWaitForMount Cause = "PodsWaitForMount"
+	VolumeMissing    Cause = "VolumeMissing"
 )
 
-// silent is how long the manager may say nothing about a claim.
-const silent = 30 * time.Second
+// silent is how long the manager may say nothing about a claim: a minute while a Job makes its directory.
+const silent = 90 * time.Second
 
 func (f *facts) checkClaims() []Result {
 	var results []Result
@@ -89,28 +75,91 @@ func (f *facts) fileSystemOf(claim *corev1.PersistentVolumeClaim) string {
 	return f.classes[volumes.ClassName(claim)].class.DefaultFileSystemID
 }
 
-// claimState is the life of a claim in docs/reference/claim-states.md, as far as objects show it: the first that
-// holds.
+// claimState is the life of a claim in docs/reference/claim-states.md. While the manager works for the claim, its
+// condition says how far that is.
 func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
-	for _, state := range []func(*corev1.PersistentVolumeClaim) (Result, bool){
-		f.terminating, f.bound, f.otherMaker, f.rejected, f.unaccepted, f.notAsked, f.unlisted, f.inJob, f.leaderless, f.reported,
-	} {
-		if result, ok := state(claim); ok {
+	name, asked, maker := claim.Spec.VolumeName, volumes.AskedProvisioner(claim), volumes.OtherMaker(claim)
+	own := volumes.VolumeName(claim.UID)
+	class, known := f.classes[volumes.ClassName(claim)]
+	condition := conditionOf(claim)
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return f.terminating(claim)
+	case claim.Status.Phase == corev1.ClaimLost:
+		return problem(ClaimLost, "", fmt.Sprintf("its volume %s was deleted; the data stays", name),
+			"create a claim with the same path (namespace, class and volume_name), which gets the data")
+	case claim.Status.Phase == corev1.ClaimBound:
+		if result, ok := f.waitsForMount(nameOf(claim)); ok {
 			return result
 		}
+		return fine("", "bound to %s", name)
+	case name != "" || f.volumes[own].Object != nil && condition == nil:
+		return note(WaitsForBinder, "", "the cluster is binding it to volume "+cmp.Or(name, own))
+	case maker != "":
+		return note(WaitsForOther, "", maker+" makes its volume, so the manager makes none")
+	case condition != nil:
+		return f.ofClaimCondition(claim, *condition)
+	case !known && !f.lacks("storageclasses.storage.k8s.io"):
+		return problem(ClassMissing, "", fmt.Sprintf("there is no storage class %q of provisioner %s", volumes.ClassName(claim), f.Provisioner),
+			"create the class again: kubectl get storageclass")
+	case class.waitsForPod() && volumes.SelectedNode(claim) == "":
+		return note(WaitsForConsumer, "", "its class waits for the first pod that uses it, and for the node that the scheduler selects")
+	case asked == "":
+		return note(WaitsForCluster, "", "the cluster's controller-manager has not asked for a volume yet")
+	case asked != f.Provisioner:
+		return problem(NotOurs, "", "the cluster has asked provisioner "+asked, "the class was replaced: create a new claim")
 	}
-	waited := f.Now.Sub(claim.CreationTimestamp.Time)
-	if waited < silent || f.lacks("events") {
+	return f.unreported(claim)
+}
+
+func (c storedClass) waitsForPod() bool {
+	return c.object != nil && c.object.VolumeBindingMode != nil && *c.object.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// conditionOf returns the condition in which the manager says why a claim has no volume, nil if there is none.
+func conditionOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimCondition {
+	for i := range claim.Status.Conditions {
+		if c := &claim.Status.Conditions[i]; c.Type == wellknown.ConditionProvisioned && c.Status == corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
+
+func (f *facts) ofClaimCondition(claim *corev1.PersistentVolumeClaim, c corev1.PersistentVolumeClaimCondition) Result {
+	message := f.lasting(c.Message, c.LastTransitionTime.Time)
+	id := f.fileSystemOf(claim)
+	switch {
+	case status.IsProgress(c.Reason):
+		return note(Cause(c.Reason), "", message)
+	case c.Reason == status.WaitsForFileSystem && id != "" && f.Table != nil && f.tableErr == nil && !f.isListed(id):
+		return problem(FileSystemUnknown, "", message, findFileSystem)
+	}
+	return problem(Cause(c.Reason), "", message, cmp.Or(status.CauseRemedy(c.Reason), "do what the message says"))
+}
+
+// findFileSystem is what to do about a file system that the table lacks.
+const findFileSystem = "check that it exists in this account and region, and that --file-system-ids, --file-system-tags and --vpc-id of the manager allow it"
+
+// unreported is about a claim of which the manager has said nothing.
+func (f *facts) unreported(claim *corev1.PersistentVolumeClaim) Result {
+	pods := fmt.Sprintf("-l %s=%s", wellknown.LabelProgram, wellknown.ProgramManager)
+	a, ok := f.attempt(volumes.VolumeName(claim.UID))
+	switch waited := f.Now.Sub(claim.CreationTimestamp.Time); {
+	case !f.mayLead():
+		return problem(NoLeader, "", "no manager leads, so nothing is provisioned", fmt.Sprintf("kubectl -n %s get pods %s", f.Namespace, pods))
+	case ok && a.operation.Copies() && a.status.State == mountjobs.Running:
+		return note(status.VolumeIsCopied, "", fmt.Sprintf("Job %s copies claim %s%s", a.job.Name, a.operation.SourceClaim, onNode(a.status.Node)))
+	case ok && a.operation.AddsOwner() && a.status.State == mountjobs.Running:
+		return note(status.DirectoryIsMade, "", fmt.Sprintf("Job %s makes its directory%s", a.job.Name, onNode(a.status.Node)))
+	case waited < silent:
 		return note(WaitsForManager, "", "the manager has not reported anything yet")
 	}
 	return problem(ManagerSilent, "", fmt.Sprintf("the manager has reported nothing for %s", age(f.Now, claim.CreationTimestamp.Time)),
-		fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager))
+		fmt.Sprintf("kubectl -n %s logs %s --prefix --tail=100", f.Namespace, pods))
 }
 
-func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	if claim.DeletionTimestamp == nil {
-		return Result{}, false
-	}
+func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) Result {
 	text := "it is deleted when the last pod that uses it ends"
 	if users := f.usersOf(nameOf(claim)); len(users) > 0 {
 		var names []string
@@ -119,7 +168,7 @@ func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) (Result, bool) 
 		}
 		text += ": " + strings.Join(names, ", ")
 	}
-	return note(ClaimTerminating, "", text), true
+	return note(ClaimTerminating, "", text)
 }
 
 func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
@@ -128,22 +177,6 @@ func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
 
 func (f *facts) usersOf(claim types.NamespacedName) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(f.Users), func(pod *corev1.Pod) bool { return !uses(pod, claim) })
-}
-
-func (f *facts) bound(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	switch name := claim.Spec.VolumeName; {
-	case claim.Status.Phase == corev1.ClaimLost:
-		return problem(ClaimLost, "", fmt.Sprintf("its volume %s was deleted; the data stays", name),
-			"create a claim with the same path (namespace, class and volume_name), which gets the data"), true
-	case name == "":
-		return Result{}, false
-	case claim.Status.Phase != corev1.ClaimBound:
-		return note(WaitsForBinder, "", "the cluster is binding it to volume "+name), true
-	}
-	if result, ok := f.waitsForMount(nameOf(claim)); ok {
-		return result, true
-	}
-	return fine("", "bound to %s", claim.Spec.VolumeName), true
 }
 
 // waitsForMount is about a claim of which a pod cannot mount the volume.
@@ -159,153 +192,11 @@ func (f *facts) waitsForMount(claim types.NamespacedName) (Result, bool) {
 	return Result{}, false
 }
 
-func (f *facts) rejected(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	if claim.Annotations[wellknown.AnnotationRejected] != wellknown.ValueTrue {
-		return Result{}, false
-	}
-	reason := claim.Annotations[wellknown.AnnotationRejectReason]
-	if claim.Annotations[wellknown.AnnotationGivenUp] != "" {
-		return problem(GivenUp, "", reason, "correct the cause that the message names, then edit the claim or its class"), true
-	}
-	if f.classes[volumes.ClassName(claim)].err != nil {
-		return problem(ClassRefused, "", reason, createClass), true
-	}
-	return problem(ClaimRejected, "", reason, "do what the message says; selector and class of a claim cannot be edited: create a new claim"), true
-}
-
-// otherMaker is about a claim that the manager leaves to another program.
-func (f *facts) otherMaker(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	maker := volumes.OtherMaker(claim)
-	if maker == "" {
-		return Result{}, false
-	}
-	return note(WaitsForOther, "", maker+" makes its volume, so the manager makes none"), true
-}
-
-const createClass = "create a class with what the message says; parameters of a class cannot be edited"
-
-// unaccepted is about claims that the manager will refuse, or not provision.
-func (f *facts) unaccepted(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	if f.lacks("storageclasses.storage.k8s.io") {
-		return Result{}, false
-	}
-	name := volumes.ClassName(claim)
-	stored, ok := f.classes[name]
-	if !ok {
-		return problem(ClassMissing, "", fmt.Sprintf("there is no storage class %q of provisioner %s", name, f.Provisioner),
-			"create the class again: kubectl get storageclass"), true
-	}
-	if stored.err != nil {
-		return problem(ClassRefused, "", stored.err.Error(), createClass), true
-	}
-	if _, err := volumes.ParseClaim(claim, stored.class); err != nil {
-		return problem(ClaimRejected, "", err.Error(), "do what the message says, in a new claim if it cannot be edited"), true
-	}
-	return Result{}, false
-}
-
-// notAsked is about claims that the cluster has not asked the manager for.
-func (f *facts) notAsked(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	stored := f.classes[volumes.ClassName(claim)]
-	mode := storagev1.VolumeBindingImmediate
-	if stored.object != nil && stored.object.VolumeBindingMode != nil {
-		mode = *stored.object.VolumeBindingMode
-	}
-	waits := mode == storagev1.VolumeBindingWaitForFirstConsumer && volumes.SelectedNode(claim) == ""
-	_, asked := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed)
-	switch {
-	case waits && asked:
-		return Result{}, false // the scheduler is choosing another node
-	case waits:
-		return note(WaitsForConsumer, "", "its class waits for the first pod that uses it, and for the node that the scheduler selects"), true
-	case volumes.AskedProvisioner(claim) == "":
-		return note(WaitsForCluster, "", "the cluster's controller-manager has not asked for a volume yet"), true
-	case volumes.AskedProvisioner(claim) != f.Provisioner:
-		return problem(NotOurs, "", "the cluster has asked provisioner "+volumes.AskedProvisioner(claim),
-			"the class was replaced: create a new claim"), true
-	}
-	return Result{}, false
-}
-
-// unlisted is about a file system that the claim names and the table lacks.
-func (f *facts) unlisted(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	id := f.fileSystemOf(claim)
-	if _, ok := f.table.Targets[id]; id == "" || ok || f.Table == nil || f.tableErr != nil {
-		return Result{}, false
-	}
-	known := strings.Join(slices.Sorted(maps.Keys(f.table.Targets)), ", ")
-	message := fmt.Sprintf("file system %s is not in the table, which has: %s", id, cmp.Or(known, "none"))
-	if event, ok := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed); ok {
-		message = event.Message
-	}
-	return problem(FileSystemUnknown, "", message,
-		"check that it exists in this account and region, and that --file-system-ids, --file-system-tags and --vpc-id of the manager allow it"), true
-}
-
-// inJob is about a claim whose directory a mount Job makes, or could not make.
-func (f *facts) inJob(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	j, ok := f.attempt(volumes.VolumeName(claim.UID))
-	if !ok || !j.operation.AddsOwner() {
-		return Result{}, false
-	}
-	result := j.result
-	see := fmt.Sprintf("kubectl -n %s logs job/%s", f.Namespace, j.job.Name)
-	switch {
-	case j.reason != "":
-		return problem(Cause(j.reason), "", fmt.Sprintf("Job %s: %s", j.job.Name, j.message), fmt.Sprintf("kubectl -n %s describe job %s", f.Namespace, j.job.Name)), true
-	case result.State == operations.Failed && j.operation.Copies():
-		return problem(CloneFailed, "", fmt.Sprintf("Job %s could not copy claim %s: %s", j.job.Name, j.operation.SourceClaim, join(string(result.Reason), result.Message)),
-			"do what the message says; it goes on with waits of up to 16 minutes; "+see), true
-	case result.State == operations.Failed || result.State == operations.Blocked:
-		return problem(SetupFailed, "", fmt.Sprintf("Job %s could not make the directory: %s", j.job.Name, join(string(result.Reason), result.Message)),
-			"do what the message says; it is retried with waits of up to 16 minutes; "+see), true
-	case j.status.State == mountjobs.Stuck, j.status.State == mountjobs.Lost:
-		return problem(map[mountjobs.State]Cause{mountjobs.Stuck: JobStuck, mountjobs.Lost: JobLost}[j.status.State], "",
-			fmt.Sprintf("Job %s: %s", j.job.Name, j.status.Message), "it is repeated by the next Job; "+see), true
-	case result.State == operations.Done:
-		return Result{}, false // the volume follows, or the manager says why not
-	case j.status.State == mountjobs.Running && f.hasFailedSince(claim, j.began):
-		return Result{}, false // the event says how; while a worker waits for more, the Job does not
-	case j.status.State == mountjobs.Running && j.operation.Copies():
-		return note(VolumeIsCopied, "", fmt.Sprintf("Job %s copies claim %s%s", j.job.Name, j.operation.SourceClaim, onNode(j.status.Node))), true
-	case j.status.State == mountjobs.Running:
-		return note(DirectoryIsMade, "", fmt.Sprintf("Job %s makes its directory%s", j.job.Name, onNode(j.status.Node))), true
-	}
-	return Result{}, false
-}
-
-// hasFailedSince says whether the manager has reported a failure since then, and nothing after it.
-func (f *facts) hasFailedSince(claim *corev1.PersistentVolumeClaim, began time.Time) bool {
-	event, ok := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed, wellknown.EventProvisioning)
-	return ok && event.Reason == wellknown.EventProvisioningFailed && !LastSeen(event).Before(began)
-}
-
-func (f *facts) leaderless(*corev1.PersistentVolumeClaim) (Result, bool) {
-	if f.lacks("leases.coordination.k8s.io") || f.leader().Leads || f.isElectionOff() {
-		return Result{}, false
-	}
-	return problem(NoLeader, "", "no manager leads, so nothing is provisioned",
-		fmt.Sprintf("kubectl -n %s get pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)), true
-}
-
-// reported is what the newest event says.
-func (f *facts) reported(claim *corev1.PersistentVolumeClaim) (Result, bool) {
-	event, ok := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed, wellknown.EventProvisioning)
-	switch {
-	case !ok:
-		return Result{}, false
-	case event.Reason == wellknown.EventProvisioning:
-		return note(WaitsForJob, "", event.Message), true
-	}
-	cause := event.Annotations[wellknown.AnnotationCause]
-	return problem(cmp.Or(Cause(cause), ProvisioningFailed), "", event.Message, cmp.Or(status.CauseRemedy(cause), "do what the message says")), true
-}
-
 func (f *facts) checkClasses() []Result {
 	var results []Result
 	for _, name := range slices.Sorted(maps.Keys(f.classes)) {
 		if err := f.classes[name].err; err != nil {
-			results = append(results, problem(ClassRefused, "storage class "+name, err.Error(), createClass).ofClass(name))
+			results = append(results, problem(ClassRefused, "storage class "+name, err.Error(), status.CauseRemedy(status.ClassRefused)).ofClass(name))
 			continue
 		}
 		results = append(results, fine("storage class "+name, "its parameters are valid").ofClass(name))

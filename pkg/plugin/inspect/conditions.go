@@ -33,9 +33,17 @@ func (g *gatherer) conditions(ctx context.Context) error {
 	}
 	s := g.snapshot
 	err := cmp.Or(
-		listShown(ctx, g, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) { s.FileSystemObjects = append(s.FileSystemObjects, o) }),
+		listShown(ctx, g, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) {
+			if o.Labels[wellknown.LabelInstallation] == s.Namespace {
+				s.FileSystemObjects = append(s.FileSystemObjects, o)
+			}
+		}),
 		listShown(ctx, g, v1alpha1.NodeTunnelsObjects(), func(o *v1alpha1.NodeTunnels) { s.NodeTunnels = append(s.NodeTunnels, o) }),
-		listShown(ctx, g, v1alpha1.Installations(), func(o *v1alpha1.Installation) { s.Installation = o }))
+		listShown(ctx, g, v1alpha1.Installations(), func(o *v1alpha1.Installation) {
+			if o.Name == s.Namespace {
+				s.Installation = o
+			}
+		}))
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -71,10 +72,12 @@ var continuesIn = map[Cause][]string{
 	ManagerSilent:                         {"manager", "leader"},
 	WaitsForManager:                       {"manager", "leader"},
 	NoLeader:                              {"manager"},
-	WaitsForFileSystem:                    {"table", "file systems"},
+	status.WaitsForFileSystem:             {"table", "file systems"},
 	FileSystemUnknown:                     {"table"},
 	NoFileSystemNow:                       {"table"},
-	NoMountJob:                            {"file systems", "mount Jobs"},
+	status.NoMountJob:                     {"file systems", "mount Jobs"},
+	status.SetupFailed:                    {"mount Jobs"},
+	status.CloneFailed:                    {"mount Jobs"},
 	PodsWaitForMount:                      {"agents", "tunnels", "file systems"},
 	JobStuck:                              {"agents", "tunnels"},
 	JobLost:                               {"agents", "tunnels"},
@@ -83,7 +86,7 @@ var continuesIn = map[Cause][]string{
 	Cause(mountjobs.MountFailed):          {"agents", "tunnels"},
 	Cause(mountjobs.NoNodeAgent):          {"agents"},
 	Cause(mountjobs.RootClaimUnavailable): {"file systems"},
-	CleanupFailed:                         {"mount Jobs"},
+	status.CleanupFailed:                  {"mount Jobs"},
 }
 
 // findCause begins with the first problem on the way, else with the first note, and continues with what it
@@ -132,8 +135,7 @@ func (f *facts) missing(subject Subject) []Examined {
 		result = f.foreign(claim)
 		result.Object = subject.String()
 	case subject.FileSystem != "" && f.Table != nil && !f.isListed(subject.FileSystem):
-		result = problem(FileSystemUnknown, subject.String(), "it is not in the table",
-			"check that it exists in this account and region, and that --file-system-ids, --file-system-tags and --vpc-id of the manager allow it")
+		result = problem(FileSystemUnknown, subject.String(), "it is not in the table", findFileSystem)
 	case subject.Node != "" && !f.lacks("nodes") && !slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Node }):
 		result = problem(NodeMissing, subject.String(), "it does not exist", "kubectl get nodes")
 	}

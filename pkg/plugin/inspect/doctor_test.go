@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -48,7 +49,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		"a claim whose Job is refused": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			waitsForMount(s, pod, refused)
-		}, expectation{"claim team/new", Problem, "MountRefused"}},
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, "MountRefused"}},
 		"a claim whose Job waits for a silent mount target": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			waitsForMount(s, pod, "MountVolume.SetUp failed: mount failed: exit status 32\nOutput: mount.nfs: Connection timed out")
@@ -64,20 +65,19 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		}, expectation{"claim team/new", Problem, NoLeader}},
 		"a claim that waits for discovery": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet", WaitsForFileSystem)
+			says(s.Claims[2], status.WaitsForFileSystem, "…")
 			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		"a claim behind another installation": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other", NoMountJob)
+			says(s.Claims[2], status.NoMountJob, "…")
 			withTarget(s, func(*ports.Target) {})
 			s.Volumes[1].Spec.ClaimRef.Namespace = "other"
 			s.Claims[2].Spec.Selector = selectFileSystem()
 		}, expectation{"file system " + testFS, Problem, RootVolumeConflict}},
 		"a claim that waits for its turn": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
-			pending(s)
-			claimEvent(s, wellknown.EventProvisioning, "the next mount Job …")
-		}, expectation{"claim team/new", Note, WaitsForJob}},
+			says(pending(s), status.WaitsForJob, "…")
+		}, expectation{"claim team/new", Note, status.WaitsForJob}},
 		"a claim that waits for a pod, and another class is wrong": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			mode := storagev1.VolumeBindingWaitForFirstConsumer
 			s.Classes[0].VolumeBindingMode = &mode
@@ -135,20 +135,15 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			reject(pending(s))
 			pod := use(s)
 			pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Spec.NodeName = "new", ""
-		}, expectation{"claim team/new", Problem, ClaimRejected}},
+		}, expectation{"claim team/new", Problem, status.ClaimRejected}},
 		"a pod that waits for a directory": {podSubject, func(t *testing.T, s *Snapshot) {
 			inJob(t, s)
 			use(s).Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "new"
-		}, expectation{"claim team/new", Note, DirectoryIsMade}},
+		}, expectation{"claim team/new", Note, status.DirectoryIsMade}},
 		"a claim whose setup failed, in a Job whose worker waits": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inJob(t, s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken", SetupFailed)
-		}, expectation{"claim team/new", Problem, SetupFailed}},
-		"a claim whose setup failed, in the batch before": {newClaimSubject, func(t *testing.T, s *Snapshot) {
-			job, _ := inJob(t, s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken", SetupFailed)
-			job.CreationTimestamp = ago(time.Minute - time.Second)
-		}, expectation{"claim team/new", Note, DirectoryIsMade}},
+			says(s.Claims[2], status.SetupFailed, "…")
+		}, expectation{"claim team/new", Problem, status.SetupFailed}},
 		"a pod that crashes": {podSubject, func(_ *testing.T, s *Snapshot) {
 			use(s).Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 		}, expectation{"pod team/user", Note, PodNotReady}},
@@ -162,8 +157,8 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		"a pod that does not exist":              {podSubject, func(*testing.T, *Snapshot) {}, expectation{"pod team/user", Problem, PodMissing}},
 		"a file system that is not in the table": {Subject{FileSystem: "fs-1"}, func(*testing.T, *Snapshot) {}, expectation{"file system fs-1", Problem, FileSystemUnknown}},
 		"a file system": {Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) {
-			withTarget(s, func(t *ports.Target) { t.AddressByZone = nil })
-		}, expectation{"file system " + testFS, Problem, NoMountTarget}},
+			tableProblem(s, wellknown.EventFileSystemUnusable, "no mount target", time.Minute)
+		}, expectation{"file system " + testFS, Problem, wellknown.EventFileSystemUnusable}},
 		"a node":                     {Subject{Node: "n1"}, func(_ *testing.T, s *Snapshot) { s.Pods = s.Pods[1:] }, expectation{"node n1", Problem, AgentMissing}},
 		"a node that does not exist": {Subject{Node: "n3"}, func(*testing.T, *Snapshot) {}, expectation{"node n3", Problem, NodeMissing}},
 		"the installation": {Subject{}, func(_ *testing.T, s *Snapshot) {
@@ -243,6 +238,10 @@ func TestTerminatingClaimNamesItsPods(t *testing.T) {
 	}
 }
 
+func heldBy(reason string) status.Condition {
+	return status.Condition{Reason: reason, Message: "…", Since: now.Add(-time.Minute)}
+}
+
 // TestDoctorKeepsToItsSubject: problems elsewhere are not listed.
 func TestDoctorKeepsToItsSubject(t *testing.T) {
 	s := healthy(t)
@@ -251,8 +250,9 @@ func TestDoctorKeepsToItsSubject(t *testing.T) {
 	s.Pods = s.Pods[1:] // no agent on n1
 	s.Agents.Status.NumberReady = 1
 	bad := target()
-	bad.Port, bad.AddressByZone = 20491, nil
+	bad.Port = 20491
 	setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: target(), "fs-bad": bad}})
+	fileSystemProblem(s, "fs-bad", heldBy(wellknown.EventFileSystemUnusable))
 	tests := map[string]struct {
 		subject  Subject
 		problems []string // objects

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,17 +60,21 @@ func TestFaults(t *testing.T) {
 		"a file system": {func(_ *testing.T, s *Snapshot) {
 			tableProblem(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", time.Minute)
 		}, expectation{fs, Problem, wellknown.EventFileSystemUnusable}},
-		"no file system":    {func(_ *testing.T, s *Snapshot) { setTable(s, ports.Table{}) }, expectation{"table", Note, NoFileSystem}},
-		"its mount targets": {func(_ *testing.T, s *Snapshot) { withTarget(s, func(t *ports.Target) { t.AddressByZone = nil }) }, expectation{fs, Problem, NoMountTarget}},
+		"no file system": {func(_ *testing.T, s *Snapshot) { setTable(s, ports.Table{}) }, expectation{"table", Note, NoFileSystem}},
 		"it is not listed": {func(_ *testing.T, s *Snapshot) {
-			withTarget(s, func(t *ports.Target) { t.NotFoundSince = now.Add(-time.Hour) })
-		}, expectation{fs, Problem, FileSystemMissing}},
+			tableProblem(s, wellknown.EventFileSystemMissing, "gone", time.Minute)
+		}, expectation{fs, Problem, wellknown.EventFileSystemMissing}},
+		"the clock of the leader": {func(_ *testing.T, s *Snapshot) {
+			tableProblem(s, status.ClockWrong, "it is 40s ahead", time.Minute)
+		}, expectation{"installation efs-stunnel", Problem, status.ClockWrong}},
 		"another installation": {func(_ *testing.T, s *Snapshot) { s.Volumes[1].Spec.ClaimRef.Namespace = "other" }, expectation{fs, Problem, RootVolumeConflict}},
-		"a sweep":              {func(_ *testing.T, s *Snapshot) { rootEvent(s, wellknown.EventSweepFailed, time.Minute) }, expectation{fs, Problem, SweepFailed}},
+		"a sweep": {func(_ *testing.T, s *Snapshot) {
+			tableProblem(s, wellknown.EventSweepFailed, "no", time.Minute)
+		}, expectation{fs, Problem, wellknown.EventSweepFailed}},
 		"a sweep, which is repeated": {func(t *testing.T, s *Snapshot) {
-			rootEvent(s, wellknown.EventSweepFailed, time.Minute)
+			tableProblem(s, wellknown.EventSweepFailed, "no", time.Minute)
 			addSweep(t, s)
-		}, expectation{fs, Problem, SweepFailed}},
+		}, expectation{fs, Problem, wellknown.EventSweepFailed}},
 		"a sweep Job that hangs": {func(t *testing.T, s *Snapshot) {
 			job, pod := addSweep(t, s)
 			job.CreationTimestamp, pod.CreationTimestamp = ago(24*time.Hour), ago(24*time.Hour)
@@ -97,12 +100,6 @@ func TestFaults(t *testing.T) {
 			expect(t, s, tt.want)
 		})
 	}
-}
-
-func rootEvent(s *Snapshot, reason string, before time.Duration) {
-	addEvent(s, eventComponent, corev1.ObjectReference{
-		Kind: "PersistentVolumeClaim", Namespace: s.Namespace, Name: "efs-stunnel-" + testFS,
-	}, reason, "no", before)
 }
 
 func withTarget(s *Snapshot, edit func(*ports.Target)) {
@@ -169,12 +166,6 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 			controls := true
 			job.OwnerReferences = []metav1.OwnerReference{{Name: "x", Controller: &controls}}
 			s.Claims = s.Claims[:2]
-		},
-		"a sweep that failed, and succeeded since": func(t *testing.T, s *Snapshot) {
-			rootEvent(s, wellknown.EventSweepFailed, 2*time.Minute)
-			_, pod := addSweep(t, s)
-			end(pod, 0, "{}")
-			s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)}}
 		},
 		"an agent that is replaced": func(_ *testing.T, s *Snapshot) {
 			old := agentPod("n1")

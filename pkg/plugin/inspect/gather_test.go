@@ -96,6 +96,27 @@ func TestGatherReadsConditions(t *testing.T) {
 	}
 }
 
+// TestGatherLeavesOutOtherInstallations: their file systems are not this one's.
+func TestGatherLeavesOutOtherInstallations(t *testing.T) {
+	client := newDynamicClient()
+	for _, namespace := range []string{wellknown.Namespace, "other"} {
+		fileSystems := kubeobjects.StatusWriter{Client: client, Resource: v1alpha1.FileSystems(), Kind: v1alpha1.FileSystemKind, Installation: namespace}
+		installations := kubeobjects.StatusWriter{Client: client, Resource: v1alpha1.Installations(), Kind: v1alpha1.InstallationKind}
+		if err := errors.Join(
+			fileSystems.Write(t.Context(), "fs-of-"+namespace, v1alpha1.FileSystemStatus{}),
+			installations.Write(t.Context(), namespace, v1alpha1.InstallationStatus{Leader: namespace}),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options()
+	o.Dynamic = client
+	got, err := Gather(t.Context(), fake.NewClientset(objects(healthy(t))...), o)
+	if err != nil || len(got.FileSystemObjects) != 1 || got.Installation.Status.Leader != wellknown.Namespace || len(got.Conditions) != 4 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestGatherFindsTheNamespace(t *testing.T) {
 	s := healthy(t)
 	s.Agents.Namespace = "openshift-efs-stunnel"

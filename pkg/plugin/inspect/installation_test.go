@@ -260,17 +260,11 @@ func addEvent(s *Snapshot, component string, about corev1.ObjectReference, reaso
 	})
 }
 
-// claimEvent has the manager report something about the new claim, with a cause if there is one.
-func claimEvent(s *Snapshot, reason, message string, cause ...Cause) {
-	addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "team", Name: "new", UID: newUID}, reason, message, time.Minute)
-	s.because(cause...)
-}
-
-// because annotates the newest event with a cause.
-func (s *Snapshot) because(cause ...Cause) {
-	for _, c := range cause {
-		s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationCause: string(c)}
-	}
+// says has the manager say why a claim has no volume.
+func says(claim *corev1.PersistentVolumeClaim, cause Cause, message string) {
+	claim.Status.Conditions = append(claim.Status.Conditions, corev1.PersistentVolumeClaimCondition{
+		Type: wellknown.ConditionProvisioned, Status: corev1.ConditionFalse, Reason: string(cause), Message: message, LastTransitionTime: ago(time.Minute),
+	})
 }
 
 // tableProblem has the leader say what is wrong with the installation, or with its file system.
@@ -280,7 +274,7 @@ func tableProblem(s *Snapshot, reason, message string, before time.Duration) {
 		fileSystemProblem(s, testFS, held)
 		return
 	}
-	s.Installation = &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstallationName}}
+	s.Installation = &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	s.Installation.Status.Conditions = v1alpha1.NewConditions(status.Installation, []status.Condition{held}, nil, now)
 }
 

@@ -58,8 +58,7 @@ Volumes: 1 Bound
 
 func TestStatusShowsProblemsFirst(t *testing.T) {
 	s := healthy(t)
-	pending(s)
-	claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: quota", NoMountJob)
+	says(pending(s), "NoMountJob", "no mount Job can begin: quota")
 	s.Pods = s.Pods[1:]
 	withTarget(s, func(target *ports.Target) {
 		target.AccessPoints = map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20491}}
@@ -206,7 +205,7 @@ func hostile(t *testing.T) *Snapshot {
 	const text = "x\x1b[2J\nFAKE: healthy\r\u202e\xff"
 	s := healthy(t)
 	claim := pending(s)
-	claim.Annotations[wellknown.AnnotationRejected], claim.Annotations[wellknown.AnnotationRejectReason] = wellknown.ValueTrue, text
+	says(claim, Cause(text), text)
 	s.Nodes[0].Name += text
 	s.Pods[1].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: text}}
 	*s.Lease.Spec.HolderIdentity = text

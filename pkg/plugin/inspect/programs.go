@@ -159,6 +159,11 @@ func (f *facts) checkLeader() []Result {
 	return []Result{problem(NoLeader, object, "no manager leads: nothing is provisioned or cleaned up", see)}
 }
 
+// mayLead reports whether a manager leads, as far as that can be read.
+func (f *facts) mayLead() bool {
+	return f.lacks("leases.coordination.k8s.io") || f.leader().Leads || f.isElectionOff()
+}
+
 func (f *facts) isElectionOff() bool {
 	return f.Manager != nil && slices.ContainsFunc(f.Manager.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.Contains(c.Args, "--leader-elect=false")

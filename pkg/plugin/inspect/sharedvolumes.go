@@ -59,6 +59,9 @@ func (g *gatherer) sharedVolumes(ctx context.Context) error {
 	})
 }
 
+// silentShared is how long the manager may say nothing about a SharedVolume.
+const silentShared = 30 * time.Second
+
 func (f *facts) checkSharedVolumes() []Result {
 	var results []Result
 	for _, shared := range f.SharedVolumes {
@@ -80,7 +83,7 @@ func (f *facts) sharedState(shared *v1alpha1.SharedVolume) Result {
 		return result
 	}
 	status, see := shared.Status, fmt.Sprintf("kubectl -n %s describe sharedvolume %s", shared.Namespace, shared.Name)
-	recent := f.Now.Sub(shared.CreationTimestamp.Time) < silent
+	recent := f.Now.Sub(shared.CreationTimestamp.Time) < silentShared
 	switch {
 	case shared.DeletionTimestamp != nil || status.Phase == v1alpha1.Deleting:
 		return note(SharedVolumeDeleted, "", cmp.Or(status.Message, "the manager deletes its claim, then its volume"))

@@ -205,12 +205,10 @@ func podOf(job *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
 	return newest
 }
 
-// attempt is one operation of a mount Job, and what became of it.
+// attempt is one operation of a mount Job.
 type attempt struct {
 	jobFacts
 	operation operations.Operation
-	result    operations.Result
-	began     time.Time // when its batch was given to the Job
 }
 
 // attempt finds the newest operation for a volume.
@@ -219,13 +217,8 @@ func (f *facts) attempt(volume string) (attempt, bool) {
 	if !ok {
 		return attempt{}, false
 	}
-	a := attempt{jobFacts: f.jobs[at.job]}
-	a.operation = a.outcome.Operations[at.operation]
-	if results := a.outcome.Report.Results; at.operation < len(results) {
-		a.result = results[at.operation]
-	}
-	a.began = a.outcome.RunOf(at.operation).Began
-	return a, true
+	j := f.jobs[at.job]
+	return attempt{j, j.outcome.Operations[at.operation]}, true
 }
 
 func (f *facts) eventsOf(kind string, object metav1.Object) []corev1.Event {
@@ -235,9 +228,6 @@ func (f *facts) eventsOf(kind string, object metav1.Object) []corev1.Event {
 		return kind != "Node" && about != "" && uid != "" && about != uid
 	})
 }
-
-// repeated is a little longer than the half hour after which a problem that lasts is reported again.
-const repeated = 40 * time.Minute
 
 // isOurs says whether the manager or an agent wrote an event.
 func isOurs(event corev1.Event) bool {

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -26,11 +27,8 @@ func TestStatesOfClaims(t *testing.T) {
 		mode := storagev1.VolumeBindingWaitForFirstConsumer
 		s.Classes[0].VolumeBindingMode = &mode
 	}
-	says := func(message string, cause ...Cause) func(*testing.T, *Snapshot) {
-		return func(_ *testing.T, s *Snapshot) {
-			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, message, cause...)
-		}
+	waiting := func(cause Cause) func(*testing.T, *Snapshot) {
+		return func(_ *testing.T, s *Snapshot) { says(pending(s), cause, "…") }
 	}
 	tests := map[string]struct {
 		edit func(*testing.T, *Snapshot)
@@ -40,16 +38,6 @@ func TestStatesOfClaims(t *testing.T) {
 			pending(s).CreationTimestamp = ago(time.Second)
 		}, expectation{claim, Note, WaitsForManager}},
 		"the manager says nothing": {func(_ *testing.T, s *Snapshot) { pending(s) }, expectation{claim, Problem, ManagerSilent}},
-		"an old event says nothing": {func(_ *testing.T, s *Snapshot) {
-			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: x")
-			s.Events[0].LastTimestamp = ago(time.Hour)
-		}, expectation{claim, Problem, ManagerSilent}},
-		"an event of its predecessor says nothing": {func(_ *testing.T, s *Snapshot) {
-			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: x")
-			s.Events[0].InvolvedObject.UID = "other"
-		}, expectation{claim, Problem, ManagerSilent}},
 		"Velero makes its volume": {func(_ *testing.T, s *Snapshot) {
 			pending(s).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"velero.io/dynamic-pv-restore": "x"}}
 		}, expectation{claim, Note, WaitsForOther}},
@@ -57,17 +45,7 @@ func TestStatesOfClaims(t *testing.T) {
 			group := "example.com"
 			pending(s).Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Thing", Name: "x"}
 		}, expectation{claim, Note, WaitsForOther}},
-		"it will be rejected": {func(_ *testing.T, s *Snapshot) {
-			pending(s).Spec.AccessModes = nil
-		}, expectation{claim, Problem, ClaimRejected}},
-		"its class is wrong": {func(_ *testing.T, s *Snapshot) {
-			s.Classes[0].Parameters = map[string]string{"unheardOf": "1"}
-			pending(s)
-		}, expectation{claim, Problem, ClassRefused}},
-		"rejected because of its class": {func(_ *testing.T, s *Snapshot) {
-			s.Classes[0].Parameters = map[string]string{"unheardOf": "1"}
-			reject(pending(s))
-		}, expectation{claim, Problem, ClassRefused}},
+		"rejected because of its class": {waiting(status.ClassRefused), expectation{claim, Problem, ClassRefused}},
 		"its class was deleted": {func(_ *testing.T, s *Snapshot) {
 			s.Classes = nil
 			pending(s)
@@ -76,25 +54,38 @@ func TestStatesOfClaims(t *testing.T) {
 			pending(s).Annotations[wellknown.AnnotationStorageProvisioner] = "example.com/other"
 		}, expectation{claim, Problem, NotOurs}},
 		"its file system is unknown": {func(_ *testing.T, s *Snapshot) {
-			pending(s).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.LabelFileSystemID: "fs-00000000"}}
+			c := pending(s)
+			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.LabelFileSystemID: "fs-00000000"}}
+			says(c, status.WaitsForFileSystem, "…")
 		}, expectation{claim, Problem, FileSystemUnknown}},
 		"the same, after the node was given back": {func(t *testing.T, s *Snapshot) {
 			waits(s)
-			says("none: asking the scheduler for another node", WaitsForOtherNode)(t, s)
-		}, expectation{claim, Problem, WaitsForOtherNode}},
-		"the volume is refused": {says("creating volume pvc-1: forbidden", VolumeRefused), expectation{claim, Problem, VolumeRefused}},
-		"another refusal":       {says("something new"), expectation{claim, Problem, ProvisioningFailed}},
-		"its name is taken": {says("PersistentVolume pvc-1 has the name that this claim's volume must have, and is another claim's", VolumeRefused),
-			expectation{claim, Problem, VolumeRefused}},
+			waiting(status.WaitsForOtherNode)(t, s)
+		}, expectation{claim, Problem, status.WaitsForOtherNode}},
+		"the volume is refused":       {waiting(status.VolumeRefused), expectation{claim, Problem, status.VolumeRefused}},
+		"a reason of a newer version": {waiting("SomethingNew"), expectation{claim, Problem, "SomethingNew"}},
+		"a condition that is over": {func(_ *testing.T, s *Snapshot) {
+			c := pending(s)
+			says(c, status.SetupFailed, "…")
+			c.Status.Conditions[0].Status = corev1.ConditionTrue
+		}, expectation{claim, Problem, ManagerSilent}},
+		"its volume is made, and the condition stays until it is bound": {func(t *testing.T, s *Snapshot) {
+			c := pending(s)
+			says(c, status.SetupFailed, "…")
+			s.Volumes = append(s.Volumes, volumeOf(t, c))
+		}, expectation{claim, Problem, status.SetupFailed}},
+		"its volume is made": {func(t *testing.T, s *Snapshot) {
+			s.Volumes = append(s.Volumes, volumeOf(t, pending(s)))
+		}, expectation{claim, Note, WaitsForBinder}},
 		"the Job's image is missing": {func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			setState(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}})
-		}, expectation{claim, Problem, "ImagePullFailed"}},
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, "ImagePullFailed"}},
 		"the Job finds no node": {func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			pod.Spec.NodeName, pod.Status.ContainerStatuses = "", nil
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient cpu."}}
-		}, expectation{claim, Problem, "Unschedulable"}},
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, "Unschedulable"}},
 		"no replica leads": {func(_ *testing.T, s *Snapshot) {
 			pending(s)
 			s.Lease.Spec.HolderIdentity = nil
@@ -114,8 +105,7 @@ func TestStatesOfClaims(t *testing.T) {
 }
 
 func reject(claim *corev1.PersistentVolumeClaim) {
-	claim.Annotations[wellknown.AnnotationRejected] = wellknown.ValueTrue
-	claim.Annotations[wellknown.AnnotationRejectReason] = "access mode …"
+	says(claim, status.ClaimRejected, "access mode …")
 }
 
 // end has a Job's pod exit.
@@ -158,11 +148,10 @@ func released(policy corev1.PersistentVolumeReclaimPolicy) func(*testing.T, *Sna
 	}
 }
 
-func cleanupFailed(message string, cause ...Cause) func(*testing.T, *Snapshot) {
+func cleanupFailed(cause Cause) func(*testing.T, *Snapshot) {
 	return func(t *testing.T, s *Snapshot) {
 		released(corev1.PersistentVolumeReclaimDelete)(t, s)
-		addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: s.Volumes[0].Name}, wellknown.EventVolumeFailedDelete, message, time.Minute)
-		s.because(cause...)
+		s.Volumes[0].Annotations[wellknown.AnnotationProblem] = string(cause) + ": Job x: no"
 	}
 }
 

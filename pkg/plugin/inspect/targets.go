@@ -11,17 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Causes about the table and file systems. Those of events have the event's reason.
+// Causes about the table and file systems. Those of conditions have the condition's reason.
 const (
 	TableMissing       Cause = wellknown.EventTableMissing
 	TableUnreadable    Cause = wellknown.EventTableUnreadable
-	FileSystemMissing  Cause = wellknown.EventFileSystemMissing
 	FileSystemUnknown  Cause = "FileSystemUnknown"
-	NoMountTarget      Cause = "NoMountTarget"
 	NoFileSystem       Cause = "NoFileSystem"
 	RootVolumeConflict Cause = wellknown.EventRootVolumeConflict
 	RootVolumeNotReady Cause = "RootVolumeNotReady"
@@ -71,23 +70,19 @@ func (f *facts) checkFileSystems() []Result {
 	return results
 }
 
-// checkFileSystem prefers what the manager says. Without its objects, the table shows a part of that.
+// checkFileSystem reads what the manager says. That another installation has a file system, and that its root volume
+// is not ready for a moment, only their objects show.
 func (f *facts) checkFileSystem(id string, target ports.Target) []Result {
 	if results := f.conditionsOfFileSystem(id); len(results) > 0 {
 		return results
 	}
-	return []Result{f.tableSays(id, target).ofFileSystem(id)}
+	return []Result{f.rootSays(id, target).ofFileSystem(id)}
 }
 
-func (f *facts) tableSays(id string, target ports.Target) Result {
+func (f *facts) rootSays(id string, target ports.Target) Result {
 	object := "file system " + id
 	why, other := f.rootProblem(id, target.Port)
 	switch {
-	case !target.NotFoundSince.IsZero():
-		return problem(FileSystemMissing, object, fmt.Sprintf("listings of the EFS API have lacked it for %s; its target stays", age(f.Now, target.NotFoundSince)),
-			"aws efs describe-file-systems --file-system-id "+id+"; check --file-system-ids, --file-system-tags and the account")
-	case !target.HasAddress():
-		return problem(NoMountTarget, object, "it has no mount target", "aws efs create-mount-target --file-system-id "+id)
 	case other != "":
 		return problem(RootVolumeConflict, object, why, "kubectl describe pv "+volumes.RootName(id))
 	case why != "":
@@ -126,4 +121,54 @@ func (f *facts) nextSweep(id string) string {
 func (f *facts) isRoot(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Namespace == f.Namespace && strings.HasPrefix(claim.Name, wellknown.RootVolumePrefix) &&
 		volumes.ClassName(claim) == wellknown.RootStorageClass
+}
+
+// Causes about Jobs. What keeps a Job from starting has the name of its mountjobs.Reason.
+const (
+	JobStuck      Cause = "JobStuck"
+	JobLost       Cause = "JobLost"
+	JobUnreadable Cause = "JobUnreadable"
+	JobRuns       Cause = "JobRuns"
+)
+
+// checkJobs is about the newest Job of each kind and file system: what an older one left is repeated.
+func (f *facts) checkJobs() []Result {
+	var results []Result
+	seen := map[string]bool{}
+	for _, j := range f.jobs {
+		name := j.status.Name
+		newest := string(name.Kind) + name.FileSystemID
+		if seen[newest] {
+			continue
+		}
+		seen[newest] = true
+		results = append(results, f.checkJob(j).ofFileSystem(name.FileSystemID))
+	}
+	return results
+}
+
+func (f *facts) checkJob(j jobFacts) Result {
+	object := "job " + j.job.Name
+	see := fmt.Sprintf("kubectl -n %s describe job %s", f.Namespace, j.job.Name)
+	switch {
+	case j.err != nil:
+		return problem(JobUnreadable, object, j.err.Error(), "apply manager and mount Jobs of one version; "+see)
+	case j.reason != "":
+		return problem(Cause(j.reason), object, j.message, see)
+	case j.status.State == mountjobs.Stuck:
+		return problem(JobStuck, object, j.status.Message,
+			fmt.Sprintf("see the pod's node %s: a dead mount keeps it; the operations run again in the next Job", j.status.Node))
+	case j.status.State == mountjobs.Lost && mountjobs.IsUnreleased(j.job): // After that a later Job has what is still wanted.
+		return problem(JobLost, object, j.status.Message, "none: its operations are repeated; "+see)
+	case j.status.State == mountjobs.Running:
+		return note(JobRuns, object, "runs"+onNode(j.status.Node))
+	}
+	return fine(object, "%s", join(string(j.status.State), j.status.Message))
+}
+
+func onNode(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on node " + node
 }

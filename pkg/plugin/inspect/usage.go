@@ -9,8 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -187,12 +190,16 @@ func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 		survey.Finished = true
 		return survey
 	}
-	if event, ok := f.newest("PersistentVolumeClaim", root, wellknown.EventSurveyFailed); ok && !LastSeen(event).Before(requested) {
-		survey.Stuck, survey.State = true, event.Message
-		return survey
-	}
 	survey.State, survey.Stuck = f.stateOfSurvey(id, requested)
 	return survey
+}
+
+// surveyed returns the condition of a file system that says whether surveys count its directories; nil for none.
+func (f *facts) surveyed(id string) *metav1.Condition {
+	if f.shown[id] == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(f.shown[id].Status.Conditions, status.Surveyed)
 }
 
 func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
@@ -200,6 +207,9 @@ func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stu
 		created := j.job.CreationTimestamp.Time
 		ours := j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id
 		if ours && j.status.State != mountjobs.Running && !created.Before(requested.Truncate(time.Second)) {
+			if c := f.surveyed(id); c != nil && c.Status == metav1.ConditionFalse && !mountjobs.IsUnreleased(j.job) {
+				return c.Message, true
+			}
 			ended := j.status.Ended
 			if ended.Before(created) {
 				ended = created

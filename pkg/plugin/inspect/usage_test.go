@@ -96,11 +96,8 @@ func TestSurveyOf(t *testing.T) {
 			rootOf(s).Annotations = map[string]string{wellknown.AnnotationSurvey: r.Encode()}
 		}
 	}
-	failed := func(before time.Duration) func(*testing.T, *Snapshot) {
-		return func(_ *testing.T, s *Snapshot) {
-			addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: s.Namespace, Name: rootOf(s).Name, UID: rootOf(s).UID},
-				wellknown.EventSurveyFailed, "Job x has counted no volume: killed", before)
-		}
+	failed := func(_ *testing.T, s *Snapshot) {
+		tableProblem(s, wellknown.EventSurveyFailed, "Job x has counted no volume: killed", time.Second)
 	}
 	tests := map[string]struct {
 		edit            func(*testing.T, *Snapshot)
@@ -110,10 +107,14 @@ func TestSurveyOf(t *testing.T) {
 		"finished":        {record(mountjobs.SurveyRecord{Began: requested, Ended: now}), true, false, ""},
 		"finished before": {record(mountjobs.SurveyRecord{Began: requested.Add(-time.Second), Ended: now}), false, false, "waits for the manager"},
 		"not finished":    {record(mountjobs.SurveyRecord{Began: requested, After: "/a"}), false, false, "waits for the manager"},
-		"failed":          {failed(time.Second), false, true, "counted no volume: killed"},
-		"failed before":   {failed(time.Hour), false, false, "waits for the manager"},
-		"no root claim":   {func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, false, true, "no root claim"},
-		"runs":            {func(t *testing.T, s *Snapshot) { run(s, addSurvey(t, s)) }, false, false, "efs-usage-" + testFS + "-00001 runs"},
+		"failed": {func(t *testing.T, s *Snapshot) {
+			addEndedSurvey(t, s)
+			s.Jobs[len(s.Jobs)-1].Finalizers = nil
+			failed(t, s)
+		}, false, true, "counted no volume: killed"},
+		"failed before": {failed, false, false, "waits for the manager"},
+		"no root claim": {func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, false, true, "no root claim"},
+		"runs":          {func(t *testing.T, s *Snapshot) { run(s, addSurvey(t, s)) }, false, false, "efs-usage-" + testFS + "-00001 runs"},
 		"cannot mount": {func(t *testing.T, s *Snapshot) {
 			waitsForMount(s, run(s, addSurvey(t, s)), "mount.nfs: Connection refused")
 		}, false, true, "Connection refused"},

@@ -24,9 +24,7 @@ const (
 	PortDiffers     Cause = "PortDiffers"
 	Retained        Cause = "Retained"
 	CleanupWaits    Cause = "CleanupWaits"
-	CleanupFailed   Cause = status.CleanupFailed
 	CleanupRuns     Cause = "CleanupRuns"
-	NotAdopted      Cause = status.NotAdopted
 	NoFileSystemNow Cause = "FileSystemNotInTable"
 	DirectoryStays  Cause = wellknown.EventVolumeDeleteSkipped
 )
@@ -86,8 +84,8 @@ func (f *facts) checkVolume(volume volumes.Volume) Result {
 	if why := volumes.HarmfulMountOption(volume.Object); why != "" {
 		return problem(OptionHarmful, "", why, "kubectl edit pv "+volume.Name+": correct spec.mountOptions; then restart pods that use it")
 	}
-	if event, ok := f.newest("PersistentVolume", volume.Object, wellknown.EventVolumeFailedDelete); ok {
-		return failedCleanup(event, see)
+	if result, ok := f.cannotCleanUp(volume, see); ok {
+		return result
 	}
 	return fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(volume.FileSystemID, volume.Path))
 }
@@ -113,14 +111,14 @@ func (f *facts) released(volume volumes.Volume, see string) Result {
 	if ok && j.operation.Kind == operations.Cleanup && j.status.State == mountjobs.Running && j.reason == "" {
 		return note(CleanupRuns, "", fmt.Sprintf("Job %s removes its directory", j.job.Name))
 	}
-	if event, ok := f.newest("PersistentVolume", volume.Object, wellknown.EventVolumeFailedDelete); ok {
-		return failedCleanup(event, see)
+	if result, ok := f.cannotCleanUp(volume, see); ok {
+		return result
 	}
 	return note(CleanupWaits, "", "its directory is removed by the next mount Job")
 }
 
-// failedCleanup is about a volume that the manager cannot clean up, by its event.
-func failedCleanup(event corev1.Event, see string) Result {
-	cause := event.Annotations[wellknown.AnnotationCause]
-	return problem(cmp.Or(Cause(cause), CleanupFailed), "", event.Message, cmp.Or(status.CauseRemedy(cause), see))
+// cannotCleanUp reads the annotation in which the manager says why a volume is not cleaned up, or not adopted.
+func (f *facts) cannotCleanUp(volume volumes.Volume, see string) (Result, bool) {
+	cause, message, ok := strings.Cut(volume.Object.Annotations[wellknown.AnnotationProblem], ": ")
+	return problem(Cause(cause), "", message, cmp.Or(status.CauseRemedy(cause), see)), ok
 }
