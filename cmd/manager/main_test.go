@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 		stdout, stderr string // "" for nothing at all
 	}{
 		"help":           {"--help", 0, "--efs-polling-interval duration", ""},
-		"short help":     {"-h", 0, "Leader election:", ""},
+		"short help":     {"-h", 0, "Rarely needed:", ""},
 		"version":        {"version", 0, "manager ", ""},
 		"version's flag": {"--version", 0, "manager ", ""},
 		"a bad setting":  {"--log-format=xml", 2, "", "manager: --log-format \"xml\": want text or json\n"},

@@ -110,9 +110,9 @@ func (o *options) bindDiscovery(g *settings.Group) {
 func (o *options) bindProvisioning(g *settings.Group) {
 	g.Add(settings.Text(&o.loops.Provisioner, "name", checkProvisioner), "provisioner", "STORAGE_PROVISIONER_NAME",
 		"`name` by which storage classes ask for this provisioner")
-	g.Add(settings.Duration(&o.loops.Backoff, time.Second, time.Hour), "provision-backoff-interval", "PROVISION_BACKOFF_INTERVAL",
+	g.Rare().Add(settings.Duration(&o.loops.Backoff, time.Second, time.Hour), "provision-backoff-interval", "PROVISION_BACKOFF_INTERVAL",
 		fmt.Sprintf("wait after a first failed setup; it doubles up to %d times this", wellknown.MaxProvisionBackoffFactor))
-	g.Add(settings.Integer(&o.loops.Threshold, 0, math.MaxInt32), "failed-retry-threshold", "",
+	g.Rare().Add(settings.Integer(&o.loops.Threshold, 0, math.MaxInt32), "failed-retry-threshold", "",
 		"`number` of failed setups after which a claim is given up until something changes; 0 is never")
 	g.Add(settings.Text(&o.loops.Jobs.Image, "image", checkImage), "worker-image", "WORKER_IMAGE",
 		"`image` of mount Jobs, which holds mountjob")
@@ -126,13 +126,13 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"comma-separated `taints`, as key=value:effect, of nodes that take mount Jobs, sweeps and surveys nevertheless; without a value or an effect, any")
 	g.Add(settings.Parsed(&o.loops.Jobs.NodeSelector, "labels", mountjobs.ParseNodeSelector, mountjobs.FormatNodeSelector), "worker-node-selector", "",
 		"comma-separated key=value `labels` that the nodes of mount Jobs, sweeps and surveys must have; default is any node with an agent")
-	g.Add(settings.Integer(&o.loops.Batch, 1, math.MaxInt32), "mount-job-batch", "",
+	g.Rare().Add(settings.Integer(&o.loops.Batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")
-	g.Add(settings.Duration(&o.loops.Jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
+	g.Rare().Add(settings.Duration(&o.loops.Jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
 		"deadline of a mount Job's pod")
-	g.Add(settings.Duration(&o.loops.Jobs.Linger, 0, time.Hour), "worker-linger", "",
+	g.Rare().Add(settings.Duration(&o.loops.Jobs.Linger, 0, time.Hour), "worker-linger", "",
 		"how long the pod of a mount Job waits for more operations; 0s is not at all")
-	g.Add(settings.Integer(&o.workerPort, 1, wellknown.MaxPort), "worker-port", "",
+	g.Rare().Add(settings.Integer(&o.workerPort, 1, wellknown.MaxPort), "worker-port", "",
 		"`port` where the leader listens for workers, on the address in POD_IP; without that, no worker waits")
 	g.Add(settings.Duration(&o.loops.UsageInterval, 0, 366*24*time.Hour), "usage-interval", "",
 		"time between two surveys of what each volume holds; 0s is never, unless kubectl efs-stunnel usage --now asks for one")
@@ -142,22 +142,22 @@ func (o *options) bindProvisioning(g *settings.Group) {
 
 func (o *options) bindKubernetes(g *settings.Group) {
 	o.AddAPI(g, "ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
-	g.Add(settings.Positive(&o.qps), "kube-api-qps", "",
+	g.Rare().Add(settings.Positive(&o.qps), "kube-api-qps", "",
 		"requests per second to the apiserver; mount Jobs have as many of their own, events and the Lease do not count")
-	g.Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
+	g.Rare().Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
 		"`number` of requests that may exceed that rate at once")
 }
 
 func (o *options) bindElection(g *settings.Group) {
-	g.Add(settings.Bool(&o.leaderElect), "leader-elect", "",
+	g.Rare().Add(settings.Bool(&o.leaderElect), "leader-elect", "",
 		"replicas compete for a Lease, and one leads; without it there must be one replica only")
-	g.Add(settings.Duration(&o.lease.LeaseDuration, time.Second, time.Hour), "leader-elect-lease-duration", "",
+	g.Rare().Add(settings.Duration(&o.lease.LeaseDuration, time.Second, time.Hour), "leader-elect-lease-duration", "",
 		"how long the others wait for a silent leader")
-	g.Add(settings.Duration(&o.lease.RenewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
+	g.Rare().Add(settings.Duration(&o.lease.RenewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
 		"how long a leader tries to renew its Lease before it gives up")
-	g.Add(settings.Duration(&o.lease.RetryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
+	g.Rare().Add(settings.Duration(&o.lease.RetryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
 		"time between two renewals of the Lease, which standbys read four times as often")
-	g.Add(settings.Text(&o.lease.Name, "name", client.CheckName("an object")), "leader-elect-resource-name", "",
+	g.Rare().Add(settings.Text(&o.lease.Name, "name", client.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
 }
 

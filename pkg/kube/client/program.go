@@ -142,9 +142,9 @@ type Options struct {
 func (o *Options) AddAPI(g *settings.Group, namespaceOf string) {
 	g.Add(settings.Text(&o.Namespace, "namespace", CheckNamespace), "namespace", "NAMESPACE",
 		"`namespace` of "+namespaceOf)
-	g.Add(settings.Text(&o.Kubeconfig, "file", anything), "kubeconfig", "",
+	g.Rare().Add(settings.Text(&o.Kubeconfig, "file", anything), "kubeconfig", "",
 		"`file` that says how to reach the apiserver from outside a cluster")
-	g.Add(settings.Text(&o.Master, "url", anything), "master", "",
+	g.Rare().Add(settings.Text(&o.Master, "url", anything), "master", "",
 		"`url` of the apiserver, over that of --kubeconfig")
 }
 
@@ -152,8 +152,8 @@ func (o *Options) AddAPI(g *settings.Group, namespaceOf string) {
 func (o *Options) AddObservation(g *settings.Group) {
 	g.Add(settings.Text(&o.HTTPAddress, "host:port", checkAddress), "http-address", "",
 		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
-	g.Add(settings.Bool(&o.Pprof), "pprof", "",
-		"serve /debug/pprof there, too, to clients on the loopback")
+	g.Rare().Add(settings.Bool(&o.Pprof), "pprof", "",
+		"serve /debug/pprof at --http-address, too, to clients on the loopback")
 	o.Log.Add(g)
 }
 

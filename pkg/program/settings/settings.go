@@ -21,9 +21,13 @@ var ErrHelp = pflag.ErrHelp
 // helpColumns is the width of a usual terminal and of a page.
 const helpColumns = 100
 
+// rareTitle is the heading of the settings that few installations need.
+const rareTitle = "Rarely needed"
+
 // Set is the settings of one program.
 type Set struct {
 	groups []*Group
+	rare   *Group            // comes last in the help
 	flags  *pflag.FlagSet    // all groups
 	env    map[string]string // flag -> variable
 	origin map[string]string // flag -> how it was given
@@ -38,7 +42,9 @@ type Group struct {
 
 // New makes an empty set.
 func New(program string) *Set {
-	return &Set{flags: newFlagSet(program), env: map[string]string{}, origin: map[string]string{}}
+	s := &Set{flags: newFlagSet(program), env: map[string]string{}, origin: map[string]string{}}
+	s.rare = &Group{title: rareTitle, set: s, flags: newFlagSet(rareTitle)}
+	return s
 }
 
 // newFlagSet keeps pflag from writing: the caller prints the error.
@@ -59,6 +65,9 @@ func (s *Set) Group(title string) *Group {
 	s.groups = append(s.groups, g)
 	return g
 }
+
+// Rare returns the group of the settings that few installations need. They would hide the others in the help.
+func (g *Group) Rare() *Group { return g.set.rare }
 
 // Add adds a setting. env is "" if it has no variable. The first word in backquotes in the
 // usage is the name of the value in the help.
@@ -171,7 +180,10 @@ func (s *Set) Names(name string) string {
 // Help returns the description of all settings.
 func (s *Set) Help() string {
 	var text strings.Builder
-	for _, g := range s.groups {
+	for _, g := range append(slices.Clone(s.groups), s.rare) {
+		if !g.flags.HasFlags() {
+			continue
+		}
 		fmt.Fprintf(&text, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpColumns))
 	}
 	return text.String()

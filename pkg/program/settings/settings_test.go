@@ -164,6 +164,26 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestHelpEndsWithWhatIsRarelyNeeded(t *testing.T) {
+	var w values
+	s := settings.New("program")
+	g := s.Group("First things")
+	g.Rare().Add(settings.Bool(&w.On), "on", "", "whether")
+	g.Add(settings.Integer(&w.Count, 0, 10), "count", "", "how many")
+	s.Group("Second things").Rare().Add(settings.Text(&w.Word, "word", lower), "word", "", "what")
+	if err := s.Parse([]string{"--on", "--word=a", "--count=1"}, func(string) string { return "" }); err != nil || !w.On || w.Word != "a" {
+		t.Fatalf("got %+v, %v", w, err)
+	}
+	help := s.Help()
+	common, rare, found := strings.Cut(help, "\nRarely needed:\n")
+	if !found || !strings.Contains(common, "--count") || strings.Contains(common, "--on") || strings.Contains(help, "Second things") {
+		t.Errorf("got the help\n%s", help)
+	}
+	if !strings.Contains(rare, "--on") || !strings.Contains(rare, "--word") {
+		t.Errorf("rarely needed are only\n%s", rare)
+	}
+}
+
 func ExampleShort() {
 	for _, d := range []time.Duration{90 * time.Second, 5 * time.Minute, 2 * time.Hour, 10 * time.Hour, time.Hour + time.Minute} {
 		fmt.Println(settings.Short(d))
