@@ -41,6 +41,40 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 }
 
+// TestExamplesAreAccepted: by the code that reads such objects in a cluster. The page of examples names each file, and
+// says which of them one command applies.
+func TestExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "examples/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := readPage(t, "examples/kustomization.yaml").text
+	want := map[string]string{}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name == "kustomization.yaml" {
+			continue
+		}
+		want[name] = "no"
+		if strings.Contains(applied, "\n- "+name+"\n") {
+			want[name] = "yes"
+		}
+		r := reader{classes: shippedClass(t)}
+		for _, text := range strings.Split(readPage(t, "examples/"+name).text, "\n---\n") {
+			if _, err := r.accept([]byte(text)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	got := map[string]string{}
+	for _, row := range rows(readPage(t, "examples/README.md").text) {
+		got[codes(row[0])[0]] = row[2]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("examples mismatch (-folder +page):\n%s", diff)
+	}
+}
+
 // manifests returns the documents of all blocks of YAML.
 func (p page) manifests() []string {
 	var all []string

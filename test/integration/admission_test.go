@@ -37,11 +37,17 @@ func render(t *testing.T, folder string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatalf("rendering %s: %v\n%s", folder, err, stderr.String())
 	}
+	return decode(t, folder, string(text))
+}
+
+// decode returns the objects of a text in YAML, whose source is named in errors.
+func decode(t *testing.T, source, text string) []*unstructured.Unstructured {
+	t.Helper()
 	var objects []*unstructured.Unstructured
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(text, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatalf("rendering %s: %v", folder, err)
+			t.Fatalf("decoding %s: %v", source, err)
 		}
 		objects = append(objects, object)
 	}

@@ -3,7 +3,10 @@
 package integration_test
 
 import (
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +36,8 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 }
 
 // TestManifestsOfEveryPlatformAreAccepted applies them with a dry run, but for objects of kinds that other products
-// define. Their namespaces are replaced by one that exists.
+// define. Their namespaces are replaced by one that exists. Examples are applied one by one, too: most of them are no
+// part of their kustomization.
 func TestManifestsOfEveryPlatformAreAccepted(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t)
@@ -41,8 +45,15 @@ func TestManifestsOfEveryPlatformAreAccepted(t *testing.T) {
 	config := rest.CopyConfig(env.Config)
 	config.WarningHandler = said
 	client, mapper := newMapper(env, config)
+	sources := map[string][]*unstructured.Unstructured{}
 	for _, folder := range append(agentKustomizations(), "../../examples", "../../hack/demo/all", "../../hack/demo/first") {
-		for _, object := range render(t, folder) {
+		sources[folder] = render(t, folder)
+	}
+	for _, file := range examples(t) {
+		sources[file] = decodeAll(t, file)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(sources)) {
+		for _, object := range sources[folder] {
 			if !isKubernetes(object.GetAPIVersion()) {
 				continue
 			}
@@ -56,6 +67,26 @@ func TestManifestsOfEveryPlatformAreAccepted(t *testing.T) {
 		}
 		said.texts = nil
 	}
+}
+
+// examples returns the files of the folder but its kustomization.
+func examples(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../examples/*.yaml")
+	files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" })
+	if err != nil || len(files) < 5 {
+		t.Fatalf("examples are %q, %v", files, err)
+	}
+	return files
+}
+
+func decodeAll(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, file, string(text))
 }
 
 func newMapper(env *testenv.Env, config *rest.Config) (dynamic.Interface, meta.RESTMapper) {
