@@ -16,9 +16,13 @@ const (
 // keyPrefix starts all of our annotations, labels, finalizers and taints.
 const keyPrefix = "efs-stunnel." + Domain + "/"
 
+// HomeURL is the address of the repository. It is not known yet: this one is made of the module's name. hack/address
+// writes another one here, and wherever else the repository has this one; a test finds places that invent one.
+const HomeURL = "https://gnuthought.com/efs-stunnel"
+
 // DocsURL is the address of the documentation, as in the alerts' runbooks. Texts for users lead there: they have no
 // copy of the repository.
-const DocsURL = "https://gnuthought.com/efs-stunnel/docs/"
+const DocsURL = HomeURL + "/docs/"
 
 // Names of the objects that the manifests install. They are those of the original system.
 const (
