@@ -41,6 +41,10 @@ export CGO_ENABLED := 0
 check: lab ## Give a verdict on a change within two minutes: what it has, and what imports that; BASE=… is where it began
 	hack/check
 
+.PHONY: quick
+quick: ## Test what a small change can break, with nothing but Go
+	go test ./pkg/volumes/... ./test/docs ./test/layout ./test/manifests
+
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +80,7 @@ testsum:
 	go build -C hack/tools -o $(TESTSUM) gotest.tools/gotestsum
 
 .PHONY: race
-race: lab testsum ## Run them, those with goroutines under the race detector and the lab's with a real NFS server
+race: lab testsum ## Run the unit tests, those with goroutines under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
 	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
 	{ bad=0; for m in hack/lab hack/release test/bench; do \
