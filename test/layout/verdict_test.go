@@ -24,6 +24,11 @@ case "$*" in *" cat "*) echo "=== FAIL: TestX" ;; esac
 
 // TestMakeTestFailsWithEachOfItsParts: CI believes what hack/test exits with.
 func TestMakeTestFailsWithEachOfItsParts(t *testing.T) {
+	for _, program := range []string{"bash", "cat", "cut", "dirname", "grep", "mkdir", "rm", "sed", "touch"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the script needs %s", program) // there may be nothing but Go, see CONTRIBUTING.md
+		}
+	}
 	script, err := os.ReadFile(filepath.Join(root, "hack", "test"))
 	if err != nil {
 		t.Fatal(err)
