@@ -132,7 +132,7 @@ func TestBaseIsWithoutTheOverlaysParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"fargate", "efs-read-ahead", "ValidatingAdmissionPolicy", "--file-system-tags"} {
+	for _, part := range []string{"fargate", "efs-read-ahead", "efs-stunnel-host-ports", "--file-system-tags", "--usage-interval"} {
 		if strings.Contains(string(text), part) {
 			t.Errorf("the base has %s", part)
 		}
