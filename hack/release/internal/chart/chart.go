@@ -5,6 +5,8 @@ package chart
 import (
 	"bytes"
 	_ "embed" // the texts of the chart that are not generated
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -23,10 +25,12 @@ import (
 
 // Spec has the inputs of a chart.
 type Spec struct {
-	Version string // without v
-	Source  manifests.Source
-	Images  manifests.Images
-	License []byte
+	Version    string // without v
+	Source     manifests.Source
+	Images     manifests.Images
+	License    []byte
+	Registry   string // from which helm installs the chart; "" = from a file
+	Repository string // the address of the source code; "" = not known
 }
 
 // component is a switch below "components" in the values.
@@ -52,8 +56,24 @@ func components() []component {
 
 func (c component) when() string { return ".Values.components." + c.value }
 
-// namespaceToken stands for the namespace until the templates are written.
-const namespaceToken = "namespace-of-the-values"
+// Kubernetes are the versions that Helm installs the chart on.
+const Kubernetes = ">=1.30.0-0"
+
+// tokens stand for values within longer texts until the templates are written. Within a loop over values, only $ has
+// all of them.
+var tokens = strings.NewReplacer(
+	namespaceToken, `{{ include "efs-stunnel.namespace" $ }}`,
+	managerToken, `{{ $.Values.manager.serviceAccount.name | default "efs-manager" }}`,
+	agentToken, `{{ $.Values.agent.serviceAccount.name | default "efs-stunnel" }}`,
+	runbooksToken, "{{ $.Values.monitoring.runbookURL }}",
+)
+
+const (
+	namespaceToken = "namespace-of-the-values"
+	managerToken   = "account-of-the-manager"
+	agentToken     = "account-of-the-agents"
+	runbooksToken  = "page-of-the-runbooks"
+)
 
 var (
 	//go:embed values.yaml.tmpl
@@ -62,6 +82,10 @@ var (
 	helpersText []byte
 	//go:embed notes.txt
 	notesText []byte
+	//go:embed README.md.tmpl
+	readmeText string
+	//go:embed icon.svg
+	icon []byte
 )
 
 // Write writes the chart as the archive that helm installs.
@@ -100,6 +124,9 @@ func (s Spec) files() ([]archive.File, error) {
 	if err := takeEKS(trees, &values); err != nil {
 		return nil, err
 	}
+	if err := takeWorker(trees, &values); err != nil {
+		return nil, err
+	}
 	files := []archive.File{
 		{Name: "LICENSE", Data: s.License},
 		{Name: "templates/_helpers.tpl", Data: helpersText},
@@ -114,7 +141,10 @@ func (s Spec) files() ([]archive.File, error) {
 			return nil, fmt.Errorf("component %s: %w", c.folder, err)
 		}
 	}
-	if err := s.parameterize(trees); err != nil {
+	if values.Runbooks, err = runbooks(trees); err != nil {
+		return nil, err
+	}
+	if err := s.parameterize(trees, values.Runbooks); err != nil {
 		return nil, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(trees)) {
@@ -125,7 +155,8 @@ func (s Spec) files() ([]archive.File, error) {
 		files = append(files, archive.File{Name: "templates/" + id.file(), Data: text})
 	}
 	for name, write := range map[string]func() ([]byte, error){
-		"Chart.yaml": s.description, "values.yaml": values.text, "values.schema.json": values.schema,
+		"Chart.yaml": s.Metadata, "values.yaml": values.text, "values.schema.json": values.schema,
+		"README.md": func() ([]byte, error) { return s.readme(values) },
 	} {
 		text, err := write()
 		if err != nil {
@@ -185,45 +216,113 @@ func addVariant(trees, pristine map[identity]any, rendered resmap.ResMap, when s
 // render writes an object's template.
 func render(tree any) ([]byte, error) {
 	var w writer
-	c, ok := tree.(conditional)
-	if ok {
-		w.instruct("if " + c.when)
-		tree = c.value
+	object, _ := tree.(map[string]any)
+	end := func() {}
+	switch t := tree.(type) {
+	case conditional:
+		object, _ = t.value.(map[string]any)
+		w.instruct("if " + t.when)
+		end = func() { w.instruct("end") }
+	case repeated:
+		object = t.object
+		w.instruct("range " + t.items)
+		w.line(0, "---")
+		end = func() { w.instruct("end") }
 	}
-	object, isObject := tree.(map[string]any)
-	if !isObject {
+	if object == nil {
 		return nil, fmt.Errorf("%T is no object", tree)
 	}
 	if err := w.object(0, object); err != nil {
 		return nil, err
 	}
-	if ok {
-		w.instruct("end")
-	}
-	return []byte(strings.ReplaceAll(w.text.String(), namespaceToken, "{{ .Values.namespace }}")), nil
+	end()
+	return []byte(tokens.Replace(w.text.String())), nil
 }
 
-func (s Spec) description() ([]byte, error) {
-	return yaml.Marshal(map[string]any{
+// Metadata returns Chart.yaml.
+func (s Spec) Metadata() ([]byte, error) {
+	metadata := map[string]any{
 		"apiVersion": "v2", "type": "application", "name": "efs-stunnel",
-		"version": s.Version, "appVersion": "v" + s.Version,
+		"version": s.Version, "appVersion": "v" + s.Version, "kubeVersion": Kubernetes,
 		"description": "Shared storage on Amazon EFS for Kubernetes, encrypted in transit, without a CSI driver",
-		"home":        "https://gnuthought.com/efs-stunnel",
-		"annotations": map[string]string{"artifacthub.io/license": "Apache-2.0"},
-	})
+		"keywords":    []string{"storage", "efs", "nfs", "aws", "eks", "ReadWriteMany", "persistent-volume", "stunnel"},
+		// In the chart itself: it is shown wherever the chart is, before the project has an address.
+		"icon":        "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(icon),
+		"annotations": map[string]string{"artifacthub.io/license": "Apache-2.0", "artifacthub.io/category": "storage"},
+	}
+	if s.Repository != "" {
+		metadata["home"], metadata["sources"] = s.Repository, []string{s.Repository}
+	}
+	return yaml.Marshal(metadata)
 }
+
+// readme returns the page that registries show, and helm show readme.
+func (s Spec) readme(v values) ([]byte, error) {
+	text, err := v.text()
+	if err != nil {
+		return nil, err
+	}
+	var defaults map[string]any
+	if err := yaml.Unmarshal(text, &defaults); err != nil {
+		return nil, err
+	}
+	type row struct{ Value, Default string }
+	var rows []row
+	var walk func(path string, value any) error
+	walk = func(path string, value any) error {
+		object, ok := value.(map[string]any)
+		if !ok || free(path, object) {
+			encoded, err := json.Marshal(value)
+			rows = append(rows, row{path, "`" + string(encoded) + "`"})
+			return err
+		}
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if err := walk(strings.TrimPrefix(path+"."+key, "."), object[key]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := walk("", defaults); err != nil {
+		return nil, err
+	}
+	source := "efs-stunnel-" + s.Version + ".tgz"
+	if s.Registry != "" {
+		source = Reference(s.Registry)
+	}
+	t, err := template.New("readme").Parse(readmeText)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = t.Execute(&b, map[string]any{"Version": s.Version, "Kubernetes": "1.30 or later", "Source": source, "Rows": rows})
+	return b.Bytes(), err
+}
+
+// Reference returns the address of the chart in a registry, as helm takes it. The images are beside the folder.
+func Reference(registry string) string { return "oci://" + registry + "/charts/efs-stunnel" }
 
 // values are the defaults.
 type values struct {
-	Images map[string]image
-	// Those of the base, which the chart's users may replace.
-	ManagerResources, AgentResources, SupervisorResources any
-	ManagerNodeSelector, ManagerTolerations               any
-	Replicas, Parameters, Affinity                        any
-	FileSystemTags                                        string
-	BasePort, PortCount                                   int
-	On                                                    map[string]bool // the components
-	Switches                                              []string
+	Images              map[string]image
+	Defaults            map[string]any // of the base and of fields, by value
+	Affinity            any            // of the agents
+	Classes             []any
+	Flags               map[string]string // of the manager in the overlay for EKS, by value
+	WorkerPriority      string
+	Runbooks            string
+	BasePort, PortCount int
+	On                  map[string]bool // the components
+	Switches            []string
+}
+
+// Default returns the default of a value that the base has.
+func (v values) Default(value string) (any, error) {
+	d, ok := v.Defaults[value]
+	if !ok {
+		return nil, fmt.Errorf("the base has no default of %s", value)
+	}
+	return d, nil
 }
 
 type image struct{ Repository, Tag, Digest string }
@@ -243,10 +342,12 @@ func (v values) text() ([]byte, error) {
 }
 
 func (s Spec) values(pristine map[identity]any) (values, error) {
-	v := values{Images: map[string]image{}, On: map[string]bool{}, BasePort: defaultBasePort, PortCount: defaultPortCount}
+	v := values{
+		Images: map[string]image{}, Defaults: map[string]any{}, Flags: map[string]string{}, On: map[string]bool{},
+		BasePort: defaultBasePort, PortCount: defaultPortCount,
+	}
 	for value, name := range imageValues() {
-		repository, digest, _ := strings.Cut(s.Images[name], "@")
-		v.Images[value] = image{repository, s.tag(), digest}
+		v.Images[value] = s.image(name)
 	}
 	enabled, err := s.Source.Components()
 	if err != nil {
@@ -262,20 +363,22 @@ func (s Spec) values(pristine map[identity]any) (values, error) {
 		}
 	}
 	for _, f := range fields() {
-		if f.keep == nil {
-			continue
-		}
-		value, err := get(pristine[f.object], f.path...)
-		if err != nil {
+		if v.Defaults[f.value], err = get(pristine[f.object], f.path...); err != nil {
 			return values{}, fmt.Errorf("%s: %w", f.object, err)
 		}
-		f.keep(&v, value)
 	}
-	return v, nil
+	v.Classes, err = classes(pristine[class])
+	return v, err
 }
 
-// tag returns the tag of the release's images.
-func (s Spec) tag() string { return "v" + s.Version }
+// image returns an image of the chart. One of a release has a digest, and then the release's tag.
+func (s Spec) image(name string) image {
+	repository, tag, digest := manifests.Split(s.Images[name])
+	if tag == "" {
+		tag = "v" + s.Version
+	}
+	return image{repository, tag, digest}
+}
 
 // imageValues returns the names of the images in the values and in the base.
 func imageValues() map[string]string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -60,9 +59,29 @@ func byHelm(t *testing.T, chart *helmchart.Chart, text string) map[string]any {
 	return byHelmWith(t, chart, set)
 }
 
+// namespace holds the release, as it holds the objects of kustomize.
+const namespace = "efs-stunnel"
+
+// byHelmWith returns the objects without the labels that all objects of a chart have.
 func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[string]any {
 	t.Helper()
-	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: "default"}, common.DefaultCapabilities)
+	all := objectsOf(t, chart, set, namespace)
+	for _, object := range all {
+		labels, _ := object.(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any) //nolint:errcheck,forcetypeassert // each has them
+		for _, key := range []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
+			if labels[key] == nil {
+				t.Errorf("%v lacks the label %s", object, key)
+			}
+			delete(labels, key)
+		}
+	}
+	return all
+}
+
+// objectsOf returns the objects by kind, namespace and name.
+func objectsOf(t *testing.T, chart *helmchart.Chart, set map[string]any, namespace string) map[string]any {
+	t.Helper()
+	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, common.DefaultCapabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +91,20 @@ func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[st
 	}
 	all := map[string]any{}
 	for name, text := range rendered {
-		var object map[string]any
-		if strings.HasSuffix(name, "NOTES.txt") || strings.TrimSpace(text) == "" {
+		if strings.HasSuffix(name, "NOTES.txt") {
 			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, text)
-		}
-		if object != nil {
+		for part := range strings.SplitSeq(text, "\n---\n") {
+			var object map[string]any
+			if err := yaml.UnmarshalStrict([]byte(part), &object); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, part)
+			}
+			if object == nil {
+				continue
+			}
+			if _, ok := all[key(object)]; ok {
+				t.Errorf("two objects are %s", key(object))
+			}
 			all[key(object)] = object
 		}
 	}
@@ -101,10 +126,6 @@ func byKustomize(t *testing.T, rendered resmap.ResMap, err error) map[string]any
 		if err := json.Unmarshal(text, &object); err != nil {
 			t.Fatal(err)
 		}
-		if kind := object["kind"]; kind == "Namespace" || kind == "CustomResourceDefinition" && strings.Contains(string(text), "sharedvolumes") {
-			// Helm must not delete them with the release.
-			object["metadata"].(map[string]any)["annotations"] = map[string]any{"helm.sh/resource-policy": "keep"} //nolint:errcheck,forcetypeassert // kustomize has it
-		}
 		all[key(object)] = object
 	}
 	return all
@@ -116,7 +137,7 @@ func key(object map[string]any) string {
 }
 
 // off switches off what the defaults have in addition to the base.
-const off = "fileSystemTags: ''\nagent: {affinity: null}\n"
+const off = "createNamespace: true\nfileSystemTags: ''\nusageInterval: ''\nagent: {affinity: null}\n"
 
 func switches(on ...string) string {
 	values := map[string]bool{}
@@ -137,7 +158,7 @@ func TestDefaultsAreTheOverlayForEKS(t *testing.T) {
 		t.Fatal(err)
 	}
 	rendered, err := s.Source.EKS(s.Images, names...)
-	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, load(t, s), "")); diff != "" {
+	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, load(t, s), "createNamespace: true")); diff != "" {
 		t.Errorf("objects mismatch (-kustomize +helm):\n%s", diff)
 	}
 }
@@ -168,7 +189,7 @@ func TestComponentsAreThoseOfKustomize(t *testing.T) {
 func TestAnnotationsReplaceIRSA(t *testing.T) {
 	s := spec(t)
 	rendered, err := s.Source.Base(s.Images, "irsa")
-	values := off + switches() + "manager: {serviceAccountAnnotations: {eks.amazonaws.com/role-arn: 'arn:aws:iam::111122223333:role/efs-manager'}}\n"
+	values := off + switches() + "manager: {serviceAccount: {annotations: {eks.amazonaws.com/role-arn: 'arn:aws:iam::111122223333:role/efs-manager'}}}\n"
 	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, load(t, s), values)); diff != "" {
 		t.Errorf("objects mismatch (-kustomize +helm):\n%s", diff)
 	}
@@ -178,9 +199,10 @@ func TestAnnotationsReplaceIRSA(t *testing.T) {
 func TestNamespaceIsEverywhere(t *testing.T) {
 	s := spec(t)
 	all := switches(slicesOf(components())...)
-	other := byHelm(t, load(t, s), all+"namespace: storage\n")
+	chart := load(t, s)
+	other := byHelm(t, chart, all+"createNamespace: true\nnamespaceOverride: storage\n")
 	want := map[string]any{}
-	for name, object := range byHelm(t, load(t, s), all) {
+	for name, object := range byHelm(t, chart, all+"createNamespace: true") {
 		text, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
@@ -209,121 +231,30 @@ func slicesOf(all []component) []string {
 	return names
 }
 
-// TestValuesChangeObjects: each value that is no switch.
-func TestValuesChangeObjects(t *testing.T) {
-	chart := load(t, spec(t))
-	before := byHelm(t, chart, "")
-	tests := map[string]struct{ values, object, want string }{
-		"tag":            {"images: {worker: {digest: '', tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
-		"only a tag":     {"images: {worker: {tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
-		"tag and digest": {"images: {worker: {tag: v9, digest: 'sha256:1'}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker@sha256:1"`},
-		"repository":     {"images: {agent: {repository: mirror/agent}}", "DaemonSet efs-stunnel/efs-read-ahead", `"image":"mirror/agent@sha256:`},
-		"pull secrets":   {"imagePullSecrets: [{name: pull}]", "ServiceAccount efs-stunnel/efs-worker", `"imagePullSecrets":[{"name":"pull"}]`},
-		"manager's args": {"manager: {args: [--log-level=DEBUG]}", "Deployment efs-stunnel/efs-manager", `"--file-system-tags=efs-stunnel=true","--log-level=DEBUG"]`},
-		"manager's env":  {"manager: {env: [{name: AWS_REGION, value: eu-west-1}]}", "Deployment efs-stunnel/efs-manager", `{"name":"AWS_REGION","value":"eu-west-1"}]`},
-		"selector":       {"manager: {nodeSelector: {a: b}}", "Deployment efs-stunnel/efs-manager", `"nodeSelector":{"a":"b","kubernetes.io/os":"linux"}`},
-		"tolerations":    {"manager: {tolerations: []}", "Deployment efs-stunnel/efs-manager", `"tolerations":[]`},
-		"replicas":       {"manager: {replicas: 3}", "Deployment efs-stunnel/efs-manager", `"replicas":3`},
-		"agent's args":   {"agent: {args: [--log-level=DEBUG]}", "DaemonSet efs-stunnel/efs-stunnel", `"args":["--log-level=DEBUG"]`},
-		"agent's env":    {"agent: {env: [{name: A, value: b}]}", "DaemonSet efs-stunnel/efs-stunnel", `{"name":"A","value":"b"}]`},
-		"supervisor's args": {
-			"supervisor: {args: [--tunnel-idle=0]}",
-			"DaemonSet efs-stunnel/efs-stunnel", `"args":["supervise","--tunnel-idle=0"]`,
-		},
-		"supervisor's env": {
-			"supervisor: {env: [{name: A, value: b}]}",
-			"DaemonSet efs-stunnel/efs-stunnel", `"args":["supervise"],"env":[{"name":"A","value":"b"}]`,
-		},
-		"supervisor's env beside a component's": {
-			"components: {fips: true}\nsupervisor: {env: [{name: A, value: b}]}",
-			"DaemonSet efs-stunnel/efs-stunnel", `"env":[{"name":"EFS_FIPS","value":"true"},{"name":"A","value":"b"}]`,
-		},
-		"resources":      {"supervisor: {resources: {requests: {cpu: '2'}}}", "DaemonSet efs-stunnel/efs-stunnel", `"cpu":"2"`},
-		"agent's memory": {"agent: {resources: {limits: {memory: 1Gi}}}", "DaemonSet efs-stunnel/efs-stunnel", `"memory":"1Gi"`},
-		"agent's role":   {"agent: {serviceAccountAnnotations: {a: b}}", "ServiceAccount efs-stunnel/efs-stunnel", `"annotations":{"a":"b"}`},
-		"manager's CPU":  {"manager: {resources: {requests: {cpu: '3'}}}", "Deployment efs-stunnel/efs-manager", `"cpu":"3"`},
-		"default class":  {"storageClass: {default: true}", "StorageClass <nil>/efs-stunnel", `"is-default-class":"true"`},
-		"policy":         {"storageClass: {reclaimPolicy: Retain}", "StorageClass <nil>/efs-stunnel", `"reclaimPolicy":"Retain"`},
-		"parameters":     {"storageClass: {parameters: {base_path: /x}}", "StorageClass <nil>/efs-stunnel", `"base_path":"/x"`},
+// TestReleaseHasOneNamespace, but for the agents' right to write events of nodes, which Kubernetes keeps in default.
+// The chart does not make that namespace: helm install --create-namespace does. Its name may be a number.
+func TestReleaseHasOneNamespace(t *testing.T) {
+	set := map[string]any{}
+	if err := yaml.Unmarshal([]byte(switches(slicesOf(components())...)), &set); err != nil {
+		t.Fatal(err)
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			after := byHelm(t, chart, tt.values)
-			text, err := json.Marshal(after[tt.object])
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := strings.ReplaceAll(string(text), "storageclass.kubernetes.io/", "")
-			if !strings.Contains(got, tt.want) {
-				t.Errorf("%s lacks %s:\n%s", tt.object, tt.want, got)
-			}
-			if cmp.Equal(before[tt.object], after[tt.object]) {
-				t.Errorf("%s is as before", tt.object)
-			}
-		})
-	}
-	for value, object := range map[string]string{"createNamespace: false": "Namespace <nil>/efs-stunnel", "storageClass: {create: false}": "StorageClass <nil>/efs-stunnel"} {
-		after := byHelm(t, chart, value)
-		want := maps.Clone(before)
-		delete(want, object)
-		if diff := cmp.Diff(want, after); diff != "" || len(want) == len(before) {
-			t.Errorf("%s: objects mismatch (-want +got):\n%s", value, diff)
+	for name, object := range objectsOf(t, load(t, spec(t)), set, "2026") {
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		where, _, _ := strings.Cut(strings.SplitN(name, " ", 2)[1], "/")
+		events := strings.HasSuffix(name, "efs-stunnel-agent-events")
+		if strings.HasPrefix(name, "Namespace ") || where != "<nil>" && where != "2026" && !(events && where == "default") {
+			t.Errorf("%s is not in the namespace of the release", name)
+		}
+		if strings.Contains(string(text), `"namespace":2026`) {
+			t.Errorf("%s has a number as namespace", name)
+		}
+		if strings.Contains(string(text), `"namespace":"efs-stunnel"`) || strings.Contains(string(text), ":efs-stunnel:efs-") && !strings.Contains(string(text), "openshift") {
+			t.Errorf("%s names another namespace: %s", name, text)
 		}
 	}
-}
-
-// TestPortsAreThoseOfManagerAndPolicies: with another range, these three objects differ from kustomize's. A
-// number has the first type in a file of values, and the second on the command line.
-func TestPortsAreThoseOfManagerAndPolicies(t *testing.T) {
-	s := spec(t)
-	chart := load(t, s)
-	rendered, err := s.Source.Base(s.Images, "admission")
-	plain := byKustomize(t, rendered, err)
-	ports := func(base, count any) map[string]any { return map[string]any{"base": base, "count": count} }
-	for name, tt := range map[string]struct {
-		ports       map[string]any
-		first, last string
-		flags       string
-	}{
-		"file":         {ports(float64(24000), float64(2000)), "24000", "25999", `"--base-stunnel-port=24000","--stunnel-port-count=2000"`},
-		"command line": {ports(int64(24000), int64(2000)), "24000", "25999", `"--base-stunnel-port=24000","--stunnel-port-count=2000"`},
-		"base":         {map[string]any{"base": int64(24000)}, "24000", "24999", `"--base-stunnel-port=24000"`},
-		"count":        {map[string]any{"count": float64(2000)}, "20490", "22489", `"--stunnel-port-count=2000"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := maps.Clone(plain)
-			for _, policy := range []string{"efs-stunnel-host-ports", "efs-stunnel-node-ports"} {
-				key := "ValidatingAdmissionPolicy <nil>/" + policy
-				want[key] = replaced(t, want[key], `"20490"`, `"`+tt.first+`"`, `"21489"`, `"`+tt.last+`"`)
-			}
-			const flag = `"--worker-priority-class=system-cluster-critical"`
-			key := "Deployment efs-stunnel/efs-manager"
-			want[key] = replaced(t, want[key], flag, flag+","+tt.flags)
-
-			var set map[string]any
-			if err := yaml.Unmarshal([]byte(off+switches("admission")), &set); err != nil {
-				t.Fatal(err)
-			}
-			set["ports"] = tt.ports
-			if diff := cmp.Diff(want, byHelmWith(t, chart, set)); diff != "" {
-				t.Errorf("objects mismatch (-want +helm):\n%s", diff)
-			}
-		})
-	}
-}
-
-// replaced returns the object with other texts.
-func replaced(t *testing.T, object any, oldnew ...string) any {
-	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var changed any
-	if err := json.Unmarshal([]byte(strings.NewReplacer(oldnew...).Replace(string(text))), &changed); err != nil {
-		t.Fatal(err)
-	}
-	return changed
 }
 
 // TestComponentsMayOnlyAdd: one switch must not decide about what is another's.

@@ -16,6 +16,12 @@ type conditional struct {
 // verbatim is text of a template in place of a scalar.
 type verbatim string
 
+// repeated is an object for each item of a list of values.
+type repeated struct {
+	items  string // an expression of Helm's templates
+	object map[string]any
+}
+
 // splice is a value whose items are appended to a list.
 type splice string
 

@@ -5,3 +5,32 @@ with another tag alone, that tag is meant. */ -}}
 {{- $stale := and (eq (toString $image.digest) .digest) (ne (toString $image.tag) .tag) $image.tag -}}
 {{ $image.repository }}{{ if and $image.digest (not $stale) }}@{{ $image.digest }}{{ else }}:{{ required "an image has neither tag nor digest" $image.tag }}{{ end }}
 {{- end -}}
+
+{{- /* Where all objects are. */ -}}
+{{- define "efs-stunnel.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end -}}
+
+{{- /* The labels of an object: those of the values, the chart's, and its own, which win. The list has the root, the
+object's own labels as JSON, and more labels of values. */ -}}
+{{- define "efs-stunnel.labels" -}}
+{{- $root := index . 0 -}}
+{{- $chart := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | trunc 63) "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $labels := mergeOverwrite (dict) ($root.Values.labels | default dict) -}}
+{{- range (slice . 2) -}}{{- $labels = mergeOverwrite $labels (. | default dict) -}}{{- end -}}
+{{- mergeOverwrite $labels $chart (fromJson (index . 1)) | toJson -}}
+{{- end -}}
+
+{{- /* The flags of mount Jobs, from what a pod's fields would be. */ -}}
+{{- define "efs-stunnel.workerTolerations" -}}
+{{- $taints := list -}}
+{{- range .Values.worker.tolerations -}}
+{{- $taints = append $taints (printf "%s%s%s" (required "a toleration of worker.tolerations has no key" .key) (ternary (printf "=%v" .value) "" (not (empty .value))) (ternary (printf ":%s" .effect) "" (not (empty .effect)))) -}}
+{{- end -}}
+{{ join "," $taints }}
+{{- end -}}
+{{- define "efs-stunnel.workerNodeSelector" -}}
+{{- $labels := list -}}
+{{- range $key, $value := .Values.worker.nodeSelector -}}{{- $labels = append $labels (printf "%s=%v" $key $value) -}}{{- end -}}
+{{ join "," $labels }}
+{{- end -}}

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,24 +21,28 @@ type field struct {
 	object identity
 	path   []any // keys and indices
 	value  string
-	keep   func(*values, any) // takes the default
 }
 
 // pod returns the path of a part of a workload's pods.
 func pod(rest ...any) []any { return append([]any{"spec", "template", "spec"}, rest...) }
 
 func fields() []field {
-	return []field{
-		{manager, []any{"spec", "replicas"}, "manager.replicas", func(v *values, d any) { v.Replicas = d }},
-		{manager, pod("nodeSelector"), "manager.nodeSelector", func(v *values, d any) { v.ManagerNodeSelector = d }},
-		{manager, pod("tolerations"), "manager.tolerations", func(v *values, d any) { v.ManagerTolerations = d }},
-		{manager, pod("containers", 0, "resources"), "manager.resources", func(v *values, d any) { v.ManagerResources = d }},
-		{agent, pod("containers", 0, "resources"), "supervisor.resources", func(v *values, d any) { v.SupervisorResources = d }},
-		{agent, pod("containers", 1, "resources"), "agent.resources", func(v *values, d any) { v.AgentResources = d }},
-		{class, []any{"parameters"}, "storageClass.parameters", func(v *values, d any) { v.Parameters = d }},
-		{class, []any{"reclaimPolicy"}, "storageClass.reclaimPolicy", nil},
+	all := []field{
+		{manager, []any{"spec", "replicas"}, "manager.replicas"},
+		{manager, pod("affinity"), "manager.affinity"},
+		{manager, pod("containers", 0, "resources"), "manager.resources"},
+		{agent, []any{"spec", "updateStrategy"}, "agent.updateStrategy"},
+		{agent, pod("containers", 0, "resources"), "supervisor.resources"},
+		{agent, pod("containers", 1, "resources"), "agent.resources"},
 	}
+	for _, key := range placement() {
+		all = append(all, field{manager, pod(key), "manager." + key}, field{agent, pod(key), "agent." + key})
+	}
+	return all
 }
+
+// placement returns the keys of a pod that say where it runs, and before which others.
+func placement() []string { return []string{"nodeSelector", "priorityClassName", "tolerations"} }
 
 // get returns a part of a tree.
 func get(tree any, path ...any) (any, error) {
@@ -75,25 +80,44 @@ func set(tree any, value any, path ...any) error {
 	return nil
 }
 
+// part returns a key of a container or pod that is a value, or absent.
+func part(value string) conditional {
+	return conditional{value, verbatim("{{ toJson " + value + " }}")}
+}
+
+// managerArgs returns the arguments of the manager.
+func managerArgs(trees map[identity]any) ([]any, error) {
+	args, err := get(trees[manager], pod("containers", 0, "args")...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", manager, err)
+	}
+	list, _ := args.([]any)
+	return list, nil
+}
+
+// flag returns a flag whose value is one of the chart's.
+func flag(name, value string) verbatim {
+	return verbatim(fmt.Sprintf(`{{ printf "%s%%v" (%s) | quote }}`, name, value))
+}
+
 // takeEKS makes values of what the overlay for EKS adds to the base.
 func takeEKS(trees map[identity]any, v *values) error {
-	const tags = "--file-system-tags="
-	args, err := get(trees[manager], "spec", "template", "spec", "containers", 0, "args")
+	list, err := managerArgs(trees)
 	if err != nil {
 		return err
 	}
-	list, _ := args.([]any)
-	found := slices.IndexFunc(list, func(item any) bool {
-		c, ok := item.(conditional)
-		text, isText := c.value.(string)
-		return ok && isText && strings.HasPrefix(text, tags)
-	})
-	if found < 0 {
-		return fmt.Errorf("the overlay for EKS does not add %s to the manager", tags)
+	for value, name := range map[string]string{"fileSystemTags": "--file-system-tags=", "usageInterval": "--usage-interval="} {
+		found := slices.IndexFunc(list, func(item any) bool {
+			c, ok := item.(conditional)
+			text, isText := c.value.(string)
+			return ok && isText && strings.HasPrefix(text, name)
+		})
+		if found < 0 {
+			return fmt.Errorf("the overlay for EKS does not add %s to the manager", name)
+		}
+		v.Flags[value] = strings.TrimPrefix(list[found].(conditional).value.(string), name) //nolint:errcheck,forcetypeassert // as above
+		list[found] = conditional{".Values." + value, flag(name, ".Values."+value)}
 	}
-	v.FileSystemTags = strings.TrimPrefix(list[found].(conditional).value.(string), tags) //nolint:errcheck,forcetypeassert // as above
-	list[found] = conditional{".Values.fileSystemTags", verbatim(`{{ printf "` + tags + `%s" .Values.fileSystemTags | quote }}`)}
-
 	affinity, err := get(trees[agent], "spec", "template", "spec", "affinity")
 	if err != nil {
 		return fmt.Errorf("overlay for EKS: %w", err)
@@ -103,60 +127,70 @@ func takeEKS(trees map[identity]any, v *values) error {
 		return fmt.Errorf("the affinity of the agents is in the base, not in the overlay for EKS")
 	}
 	v.Affinity = c.value
-	return set(trees[agent], agentAffinity(), pod("affinity")...)
+	return set(trees[agent], part(".Values.agent.affinity"), pod("affinity")...)
 }
 
-// agentAffinity returns the affinity of the agents, and of what does something for the same nodes.
-func agentAffinity() conditional {
-	return conditional{".Values.agent.affinity", verbatim("{{ toJson .Values.agent.affinity }}")}
+// takeWorker makes a value of the priority of mount Jobs in the base.
+func takeWorker(trees map[identity]any, v *values) error {
+	const name = "--worker-priority-class="
+	list, err := managerArgs(trees)
+	if err != nil {
+		return err
+	}
+	for i, item := range list {
+		if text, ok := item.(string); ok && strings.HasPrefix(text, name) {
+			v.WorkerPriority = strings.TrimPrefix(text, name)
+			list[i] = flag(name, fmt.Sprintf(".Values.worker.priorityClassName | default %q", v.WorkerPriority))
+			return nil
+		}
+	}
+	return fmt.Errorf("the base does not give %s to the manager", name)
 }
 
 // parameterize replaces what the values have.
-func (s Spec) parameterize(trees map[identity]any) error {
+func (s Spec) parameterize(trees map[identity]any, runbooks string) error {
 	for _, f := range fields() {
 		if err := set(trees[f.object], verbatim("{{ toJson .Values."+f.value+" }}"), f.path...); err != nil {
 			return fmt.Errorf("%s: %w", f.object, err)
 		}
 	}
-	if err := addPorts(trees); err != nil {
-		return err
-	}
-	// After the flags of addPorts: of two equal flags, a program uses the last.
-	if err := extendContainers(trees); err != nil {
-		return err
-	}
-	if err := addAccounts(trees); err != nil {
-		return err
+	for _, step := range []func(map[identity]any) error{
+		addPorts, addWorker,
+		extendContainers, // after the flags: of two equal ones, a program uses the last
+		extendPods, extendReadAhead, addAccounts, addMonitoring,
+	} {
+		if err := step(trees); err != nil {
+			return err
+		}
 	}
 	for id, tree := range trees {
-		trees[id] = s.replace(tree)
+		trees[id] = s.replace(tree, runbooks)
 	}
-	return keepObjects(trees)
+	for _, step := range []func(map[identity]any) error{addLabels, addSwitches, repeatClass} {
+		if err := step(trees); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addPorts makes the manager, and the policies of the component admission, use one range of ports.
 func addPorts(trees map[identity]any) error {
 	const base, count = ".Values.ports.base", ".Values.ports.count"
-	where := pod("containers", 0, "args")
-	list, err := get(trees[manager], where...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", manager, err)
-	}
-	args, _ := list.([]any)
 	// Helm's numbers are of several types: int makes them comparable.
-	args = append(args,
+	err := addArgs(trees,
 		conditional{fmt.Sprintf("ne (int %s) %d", base, defaultBasePort), verbatim("--base-stunnel-port={{ int " + base + " }}")},
 		conditional{fmt.Sprintf("ne (int %s) %d", count, defaultPortCount), verbatim("--stunnel-port-count={{ int " + count + " }}")})
-	if err := set(trees[manager], args, where...); err != nil {
-		return fmt.Errorf("%s: %w", manager, err)
+	if err != nil {
+		return err
 	}
 	for _, policy := range []identity{"ValidatingAdmissionPolicy/efs-stunnel-host-ports", "ValidatingAdmissionPolicy/efs-stunnel-node-ports"} {
-		c, ok := trees[policy].(conditional)
-		if !ok {
-			return fmt.Errorf("%s is not that of a component", policy)
+		tree, err := ofComponent(trees, policy)
+		if err != nil {
+			return err
 		}
 		for i, bound := range []string{"int " + base, "add " + base + " " + count + " -1"} { // first and last
-			if err := set(c.value, verbatim("{{ "+bound+" | quote }}"), "spec", "variables", i, "expression"); err != nil {
+			if err := set(tree, verbatim("{{ "+bound+" | quote }}"), "spec", "variables", i, "expression"); err != nil {
 				return fmt.Errorf("%s: %w", policy, err)
 			}
 		}
@@ -164,30 +198,31 @@ func addPorts(trees map[identity]any) error {
 	return nil
 }
 
-// extendContainers appends users' arguments and variables to those of the containers.
-func extendContainers(trees map[identity]any) error {
-	for _, c := range []struct {
-		object identity
-		index  int
-		values string
-	}{
-		{manager, 0, ".Values.manager"},
-		{agent, 0, ".Values.supervisor"},
-		{agent, 1, ".Values.agent"},
-	} {
-		tree, err := get(trees[c.object], pod("containers", c.index)...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.object, err)
-		}
-		container, ok := tree.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s: %T is no container", c.object, tree)
-		}
-		for _, key := range []string{"args", "env"} {
-			container[key] = extend(container[key], c.values+"."+key)
-		}
+// addWorker adds the manager's flags for mount Jobs.
+func addWorker(trees map[identity]any) error {
+	return addArgs(trees,
+		conditional{".Values.worker.nodeSelector", flag("--worker-node-selector=", `include "efs-stunnel.workerNodeSelector" $`)},
+		conditional{".Values.worker.tolerations", flag("--worker-tolerations=", `include "efs-stunnel.workerTolerations" $`)},
+		conditional{".Values.imagePullPolicy", flag("--worker-image-pull-policy=", ".Values.imagePullPolicy")})
+}
+
+// addArgs appends arguments to the manager's.
+func addArgs(trees map[identity]any, items ...any) error {
+	args, err := managerArgs(trees)
+	if err != nil {
+		return err
 	}
-	return nil
+	return set(trees[manager], append(args, items...), pod("containers", 0, "args")...)
+}
+
+// ofComponent returns an object that is there only with a component.
+func ofComponent(trees map[identity]any, id identity) (map[string]any, error) {
+	c, _ := trees[id].(conditional)
+	object, ok := c.value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is not that of a component", id)
+	}
+	return object, nil
 }
 
 // extend appends a value's items to a list, which may be absent, or there only with a component.
@@ -206,94 +241,102 @@ func extend(list any, value string) any {
 	return conditional{value, []any{splice(value)}}
 }
 
-// addAccounts adds what registries and AWS need to the service accounts.
+// addAccounts adds what registries and AWS need to the service accounts, and makes those with a role optional.
 func addAccounts(trees map[identity]any) error {
-	const secrets = ".Values.imagePullSecrets"
-	pull := conditional{secrets, verbatim("{{ toJson " + secrets + " }}")}
 	for account, value := range map[identity]string{
 		"ServiceAccount/efs-manager": "manager", "ServiceAccount/efs-stunnel": "agent", "ServiceAccount/efs-worker": "",
 	} {
-		if err := set(trees[account], pull, "imagePullSecrets"); err != nil {
+		if err := set(trees[account], part(".Values.imagePullSecrets"), "imagePullSecrets"); err != nil {
 			return fmt.Errorf("%s: %w", account, err)
 		}
 		if value == "" {
 			continue
 		}
-		annotations := ".Values." + value + ".serviceAccountAnnotations"
-		added := conditional{annotations, verbatim("{{ toJson " + annotations + " }}")}
-		if err := set(trees[account], added, "metadata", "annotations"); err != nil {
+		settings := ".Values." + value + ".serviceAccount"
+		if err := set(trees[account], part(settings+".annotations"), "metadata", "annotations"); err != nil {
 			return fmt.Errorf("%s: %w", account, err)
 		}
+		trees[account] = conditional{settings + ".create", trees[account]}
 	}
-	return extendReadAhead(trees, pull)
+	return nil
 }
 
-// extendReadAhead makes the DaemonSet of the component pull its image without a service account of its own, and
-// run where the agents do.
-func extendReadAhead(trees map[identity]any, pull conditional) error {
-	const readAhead = identity("DaemonSet/efs-read-ahead")
-	c, ok := trees[readAhead].(conditional)
-	if !ok {
-		return fmt.Errorf("%s is not that of a component", readAhead)
+// addMonitoring makes the interval a value. The labels are those of addLabels.
+func addMonitoring(trees map[identity]any) error {
+	for _, id := range []identity{"ServiceMonitor/efs-manager", "ServiceMonitor/efs-stunnel"} {
+		tree, err := ofComponent(trees, id)
+		if err != nil {
+			return err
+		}
+		if err := set(tree, part(".Values.monitoring.interval"), "spec", "endpoints", 0, "interval"); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
 	}
-	if err := set(c.value, pull, pod("imagePullSecrets")...); err != nil {
-		return fmt.Errorf("%s: %w", readAhead, err)
-	}
-	return set(c.value, agentAffinity(), pod("affinity")...)
+	return nil
 }
 
-// keepObjects makes the class and the namespace optional, and keeps what takes users' objects with it from
-// being deleted with the release.
-func keepObjects(trees map[identity]any) error {
-	const policy = "helm.sh/resource-policy"
-	namespace := identity("Namespace/efs-stunnel")
-	if err := set(trees[namespace], map[string]any{policy: "keep"}, "metadata", "annotations"); err != nil {
-		return fmt.Errorf("%s: %w", namespace, err)
+// runbooks returns the page of the rules.
+func runbooks(trees map[identity]any) (string, error) {
+	const rules = identity("PrometheusRule/efs-stunnel")
+	tree, err := ofComponent(trees, rules)
+	if err != nil {
+		return "", err
+	}
+	page, err := get(tree, "metadata", "annotations", "efs-stunnel.gnuthought.com/runbooks")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", rules, err)
+	}
+	return fmt.Sprint(page), nil
+}
+
+// addLabels adds the labels of values and of the chart to each object.
+func addLabels(trees map[identity]any) error {
+	for id, tree := range trees {
+		object, _ := tree.(map[string]any)
+		if c, ok := tree.(conditional); ok {
+			object, _ = c.value.(map[string]any)
+		}
+		metadata, ok := object["metadata"].(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: there is no metadata", id)
+		}
+		own, err := texts(metadata["labels"])
+		if err != nil {
+			return fmt.Errorf("%s: labels: %w", id, err)
+		}
+		more := ""
+		if kind := object["kind"]; kind == "ServiceMonitor" || kind == "PrometheusRule" {
+			more = " $.Values.monitoring.labels"
+		}
+		if id == class {
+			more = " .labels"
+		}
+		metadata["labels"] = verbatim(fmt.Sprintf(`{{ include "efs-stunnel.labels" (list $ %s%s) }}`, own, more))
+	}
+	return nil
+}
+
+// texts returns an object whose values are texts as JSON, in quotes of templates.
+func texts(object any) (string, error) {
+	fields, _ := object.(map[string]any)
+	for key, value := range fields {
+		if _, ok := value.(string); !ok {
+			return "", fmt.Errorf("%s is %v, want a text", key, value)
+		}
+	}
+	if fields == nil {
+		return "`{}`", nil
+	}
+	text, err := json.Marshal(fields)
+	return "`" + string(text) + "`", err
+}
+
+// addSwitches makes the namespace optional.
+func addSwitches(trees map[identity]any) error {
+	const namespace = identity("Namespace/efs-stunnel")
+	if _, ok := trees[namespace]; !ok {
+		return fmt.Errorf("the base has no %s", namespace)
 	}
 	trees[namespace] = conditional{".Values.createNamespace", trees[namespace]}
-
-	isDefault := map[string]any{"storageclass.kubernetes.io/is-default-class": "true"}
-	if err := set(trees[class], conditional{".Values.storageClass.default", isDefault}, "metadata", "annotations"); err != nil {
-		return fmt.Errorf("%s: %w", class, err)
-	}
-	trees[class] = conditional{".Values.storageClass.create", trees[class]}
-
-	const definition = identity("CustomResourceDefinition/sharedvolumes.efs-stunnel.gnuthought.com")
-	c, ok := trees[definition].(conditional)
-	if !ok {
-		return fmt.Errorf("%s is not that of a component", definition)
-	}
-	return set(c.value, map[string]any{policy: "keep"}, "metadata", "annotations")
-}
-
-// replace puts values in place of the images and of the namespace, wherever these are.
-func (s Spec) replace(tree any) any {
-	switch t := tree.(type) {
-	case conditional:
-		return conditional{t.when, s.replace(t.value)}
-	case []any:
-		for i := range t {
-			t[i] = s.replace(t[i])
-		}
-	case map[string]any:
-		for key := range t {
-			t[key] = s.replace(t[key])
-		}
-		if t["namespace"] == "efs-stunnel" {
-			t["namespace"] = namespaceToken
-		}
-		if metadata, ok := t["metadata"].(map[string]any); ok && t["kind"] == "Namespace" {
-			metadata["name"] = namespaceToken
-		}
-	case string:
-		for value, name := range imageValues() {
-			if t == s.Images[name] {
-				_, digest, _ := strings.Cut(t, "@")
-				return verbatim(fmt.Sprintf("{{ include %q (dict %q .Values.images.%s %q %q %q %q) | quote }}",
-					"efs-stunnel.image", "image", value, "tag", s.tag(), "digest", digest))
-			}
-		}
-		return strings.ReplaceAll(t, "system:serviceaccount:efs-stunnel:", "system:serviceaccount:"+namespaceToken+":")
-	}
-	return tree
+	return nil
 }

@@ -16,6 +16,7 @@ type schema struct {
 	Properties map[string]*schema `json:"properties,omitempty"`
 	Additional *bool              `json:"additionalProperties,omitempty"`
 	Required   []string           `json:"required,omitempty"`
+	Items      *schema            `json:"items,omitempty"`
 	Minimum    int                `json:"minimum,omitempty"`
 	Maximum    int                `json:"maximum,omitempty"`
 }
@@ -42,6 +43,7 @@ func (v values) schema() ([]byte, error) {
 	ports := root.Properties["ports"].Properties
 	ports["base"].Minimum, ports["base"].Maximum = 1024, 65535
 	ports["count"].Minimum, ports["count"].Maximum = 1, 65535
+	root.Properties["storageClasses"].Items = describeClass()
 	return json.MarshalIndent(root, "", "  ")
 }
 
@@ -79,6 +81,19 @@ func describe(path string, value any) (*schema, error) {
 		return &schema{Type: []string{"integer"}}, nil
 	}
 	return nil, fmt.Errorf("the default of %s, %v, does not say of which type the value is", path, value)
+}
+
+// describeClass describes an item of storageClasses.
+func describeClass() *schema {
+	item := &schema{Type: []string{"object"}, Additional: new(bool), Required: []string{"name"}, Properties: map[string]*schema{}}
+	for name, kind := range map[string]string{
+		"name": "string", "default": "boolean", "labels": "object", "annotations": "object", "reclaimPolicy": "string",
+		"volumeBindingMode": "string", "allowVolumeExpansion": "boolean", "mountOptions": "array", "parameters": "object",
+	} {
+		item.Properties[name] = &schema{Type: []string{kind, "null"}}
+	}
+	item.Properties["name"].Type = []string{"string"}
+	return item
 }
 
 // free reports whether users choose the keys of an object: keys that Kubernetes defines are not repeated here.

@@ -21,13 +21,31 @@ func (w *writer) line(indent int, format string, args ...any) {
 func (w *writer) instruct(text string) { w.line(0, "{{- %s }}", text) }
 
 func (w *writer) object(indent int, object map[string]any) error {
-	for _, key := range slices.Sorted(maps.Keys(object)) {
+	for _, key := range keys(object) {
 		value := object[key]
 		if err := w.field(indent, scalar(key)+":", value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return nil
+}
+
+// keys returns the keys of an object, sorted, and those that a switch may remove last: the first key of an item of
+// a list is on the line of the dash.
+func keys(object map[string]any) []string {
+	sorted := slices.Sorted(maps.Keys(object))
+	slices.SortStableFunc(sorted, func(a, b string) int {
+		_, first := object[a].(conditional)
+		_, second := object[b].(conditional)
+		switch {
+		case first == second:
+			return 0
+		case second:
+			return -1
+		}
+		return 1
+	})
+	return sorted
 }
 
 // field writes a value after its key, or neither.

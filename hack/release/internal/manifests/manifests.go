@@ -34,7 +34,7 @@ func Read(folder string) (Source, error) {
 	return s, nil
 }
 
-// Images are the names with digests by which pods pull the images, by the name in the base.
+// Images are the names with digests, or with tags, by which pods pull the images, by the name in the base.
 type Images map[string]string
 
 // kustomization is a kustomization file; what it does not name here is kept.
@@ -65,10 +65,21 @@ const registry = "replace-me.invalid/"
 func (k kustomization) setImages(images Images) {
 	var list []any
 	for name, image := range images {
-		repository, digest, _ := strings.Cut(image, "@")
-		list = append(list, map[string]any{"name": registry + name, "newName": repository, "digest": digest})
+		repository, tag, digest := Split(image)
+		list = append(list, map[string]any{"name": registry + name, "newName": repository, "newTag": tag, "digest": digest})
 	}
 	k["images"] = list
+}
+
+// Split returns the parts of an image's name, which has a tag or a digest.
+func Split(image string) (repository, tag, digest string) {
+	if repository, digest, ok := strings.Cut(image, "@"); ok {
+		return repository, "", digest
+	}
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[:colon], image[colon+1:], ""
+	}
+	return image, "", ""
 }
 
 // Overlay renders an overlay with images of the release. Those for OpenShift need no builds in the cluster.

@@ -1,0 +1,106 @@
+package chart
+
+import "fmt"
+
+// extendContainers appends users' arguments, variables and mounts to those of the containers.
+func extendContainers(trees map[identity]any) error {
+	for _, c := range []struct {
+		object identity
+		index  int
+		values string
+	}{
+		{manager, 0, ".Values.manager"},
+		{agent, 0, ".Values.supervisor"},
+		{agent, 1, ".Values.agent"},
+	} {
+		tree, err := get(trees[c.object], pod("containers", c.index)...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.object, err)
+		}
+		container, ok := tree.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: %T is no container", c.object, tree)
+		}
+		for key, value := range map[string]string{"args": "args", "env": "env", "volumeMounts": "extraVolumeMounts"} {
+			container[key] = extend(container[key], c.values+"."+value)
+		}
+		setPullPolicy(container)
+	}
+	return nil
+}
+
+// setPullPolicy makes the pull policy of a container a value.
+func setPullPolicy(container map[string]any) {
+	const value = ".Values.imagePullPolicy"
+	if own, ok := container["imagePullPolicy"].(string); ok {
+		container["imagePullPolicy"] = verbatim(fmt.Sprintf("{{ %s | default %q }}", value, own))
+		return
+	}
+	container["imagePullPolicy"] = part(value)
+}
+
+// extendPods adds labels, annotations and volumes of values to the pods.
+func extendPods(trees map[identity]any) error {
+	for id, values := range map[identity]string{manager: ".Values.manager", agent: ".Values.agent"} {
+		template, err := get(trees[id], "spec", "template")
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		metadata, err := get(template, "metadata")
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		object, ok := metadata.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: %T is no metadata", id, metadata)
+		}
+		for key, value := range map[string]string{"labels": ".podLabels", "annotations": ".podAnnotations"} {
+			if object[key], err = add(object[key], values+value); err != nil {
+				return fmt.Errorf("%s: %s: %w", id, key, err)
+			}
+		}
+		volumes, _ := get(template, "spec", "volumes") //nolint:errcheck // the manager has none
+		if err := set(template, extend(volumes, values+".extraVolumes"), "spec", "volumes"); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	return set(trees[manager], part(".Values.manager.topologySpreadConstraints"), pod("topologySpreadConstraints")...)
+}
+
+// add adds a value's texts to those of an object, which win, or makes the object of them alone.
+func add(object any, value string) (any, error) {
+	if object == nil {
+		return part(value), nil
+	}
+	own, err := texts(object)
+	return verbatim(fmt.Sprintf("{{ mergeOverwrite (dict) (%s | default dict) (fromJson %s) | toJson }}", value, own)), err
+}
+
+// extendReadAhead makes the DaemonSet of the component pull its image without a service account of its own, and
+// run where the agents do.
+func extendReadAhead(trees map[identity]any) error {
+	const readAhead = identity("DaemonSet/efs-read-ahead")
+	tree, err := ofComponent(trees, readAhead)
+	if err != nil {
+		return err
+	}
+	parts := map[string]any{"imagePullSecrets": part(".Values.imagePullSecrets"), "affinity": part(".Values.agent.affinity")}
+	for _, key := range placement() {
+		parts[key] = verbatim("{{ toJson .Values.agent." + key + " }}")
+	}
+	for key, value := range parts {
+		if err := set(tree, value, pod(key)...); err != nil {
+			return fmt.Errorf("%s: %w", readAhead, err)
+		}
+	}
+	containers, err := get(tree, pod("containers", 0)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", readAhead, err)
+	}
+	container, ok := containers.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: %T is no container", readAhead, containers)
+	}
+	setPullPolicy(container)
+	return nil
+}
