@@ -199,14 +199,20 @@ bench: lab ## Measure the manager beside the field's library; docs/contribute/be
 RELEASE := go run -C hack/release -exec "env -C $(CURDIR)" .
 # The version, where the images will be, and from where users will download dist.
 RELEASE_FLAGS = -version="$(VERSION)" -registry="$(REGISTRY)" -download-url="$(DOWNLOAD_URL)" -cosign-key="$(COSIGN_KEY)"
+# The address of the source code, which the chart names.
+RELEASE_FLAGS += -repository="$(REPOSITORY)"
 
 .PHONY: release
 release: ## Write dist, of the commit with the tag VERSION=v1.2.3: REGISTRY=… DOWNLOAD_URL=…, COSIGN_KEY=… to sign
 	$(RELEASE) $(RELEASE_FLAGS)
 
 .PHONY: release-push
-release-push: ## Push the images of dist to REGISTRY=…, with the tag VERSION=…
+release-push: ## Push the images and the chart of dist to REGISTRY=…, with the tag VERSION=…
 	$(RELEASE) $(RELEASE_FLAGS) -push
+
+.PHONY: chart
+chart: ## Write the Helm chart to bin, of the working folder and without a tag of git, for images of REGISTRY=… TAG=…
+	$(RELEASE) $(RELEASE_FLAGS) -chart -tag="$(TAG)" -out=bin
 
 # Not in hack/tools, whose requirements are resolved together: the scanner has hundreds of its own.
 SCANNER := github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.5.1

@@ -79,7 +79,7 @@ func writeManifests(o options, at time.Time, built []built) error {
 			return err
 		}
 	}
-	if err := writeChart(o, at, sources, names); err != nil {
+	if err := writeChart(o, at, chart.Spec{Source: sources, Images: names, Registry: o.registry}); err != nil {
 		return err
 	}
 	for name, text := range files {
@@ -92,18 +92,51 @@ func writeManifests(o options, at time.Time, built []built) error {
 }
 
 // writeChart writes the archive that helm installs.
-func writeChart(o options, at time.Time, sources manifests.Source, images manifests.Images) error {
-	license, err := os.ReadFile("LICENSE")
-	if err != nil {
+func writeChart(o options, at time.Time, spec chart.Spec) error {
+	var err error
+	if spec.License, err = os.ReadFile("LICENSE"); err != nil {
 		return fmt.Errorf("writing chart: %w", err)
 	}
+	spec.Version, spec.Repository = o.number(), o.repository
 	var b bytes.Buffer
-	if err := chart.Write(&b, chart.Spec{Version: o.number(), Source: sources, Images: images, License: license}, at); err != nil {
+	if err := chart.Write(&b, spec, at); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(o.out, "efs-stunnel-"+o.number()+".tgz"), b.Bytes(), 0o644); err != nil {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("writing chart: %w", err)
 	}
+	if err := os.WriteFile(o.chartFile(), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing chart: %w", err)
+	}
+	return nil
+}
+
+func (o options) chartFile() string { return filepath.Join(o.out, "efs-stunnel-"+o.number()+".tgz") }
+
+// makeChart writes the chart of the working folder, with images that a release or make images has pushed by their tag.
+func makeChart(o options) error {
+	sources, err := manifests.Read("deploy/kustomize")
+	if err != nil {
+		return err
+	}
+	images := manifests.Images{}
+	for _, i := range allImages() {
+		images[i.name] = o.registry + "/" + i.name + ":" + o.tag
+	}
+	if err := writeChart(o, time.Unix(0, 0).UTC(), chart.Spec{Source: sources, Images: images}); err != nil {
+		return err
+	}
+	fmt.Println(o.chartFile())
+	return nil
+}
+
+// pushChart pushes the chart of the folder beside the images.
+func pushChart(ctx context.Context, o options) error {
+	pushed, err := chart.Push(ctx, o.chartFile(), o.registry)
+	if err != nil {
+		return err
+	}
+	fmt.Println(pushed)
 	return nil
 }
 

@@ -32,6 +32,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"a registry with a tag": {func(o *options) { o.registry = "example.com/a:b" }, "REGISTRY="},
 		"a registry in capital": {func(o *options) { o.registry = "example.com/Storage" }, "REGISTRY="},
 		"a download over HTTP":  {func(o *options) { o.download = "http://example.com" }, "DOWNLOAD_URL="},
+		"a source over HTTP":    {func(o *options) { o.repository = "http://example.com" }, "REPOSITORY="},
 		"a download with a /":   {func(o *options) { o.download = "https://example.com/" }, "DOWNLOAD_URL="},
 	}
 	for name, tt := range tests {
@@ -40,6 +41,29 @@ func TestOptionsAreChecked(t *testing.T) {
 			tt.change(&o)
 			if err := o.check(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestChartNeedsNoRelease: neither a version nor a registry, nor a tag of git.
+func TestChartNeedsNoRelease(t *testing.T) {
+	t.Chdir("../..")
+	for name, tt := range map[string]struct {
+		options options
+		want    string
+	}{
+		"nothing":   {options{}, "efs-stunnel-0.0.0-dev.tgz"},
+		"a version": {options{version: "v1.2.3", registry: "registry.example.com/storage", tag: "test"}, "efs-stunnel-1.2.3.tgz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tt.options
+			o.chart, o.out = true, t.TempDir()
+			if err := run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(filepath.Join(o.out, tt.want)); err != nil {
+				t.Error(err)
 			}
 		})
 	}
