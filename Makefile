@@ -97,6 +97,7 @@ integration: lab testsum ## Run the control loops on a real apiserver, with simu
 	$(call INTEGRATION,1) -run '$(HALF)' ./test/integration & half=$$!; \
 	$(call INTEGRATION,2) -skip '$(HALF)' ./test/integration/... || failed=1; \
 	wait $$half || failed=1; \
+	(cd hack/release && $(call INTEGRATION,3) -run 'TestHelm|TestApplying' ./internal/...) || failed=1; \
 	cat $(TESTED)/integration-?.json > $(TESTED)/integration.json; \
 	exit $$failed
 

@@ -27,9 +27,9 @@ func TestChartFollowsTheRulesOfEKS(t *testing.T) {
 }
 
 var (
-	action  = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
-	release = regexp.MustCompile(`\.Release\.(\w+)`)
-	lookup  = regexp.MustCompile(`\blookup\b`)
+	instruction  = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	releaseField = regexp.MustCompile(`\.Release\.(\w+)`)
+	lookup       = regexp.MustCompile(`\blookup\b`)
 )
 
 // faultsOfAddOn returns what a template has that AWS does not render.
@@ -38,11 +38,11 @@ func faultsOfAddOn(name, text string) []string {
 	if strings.Contains(text, "helm.sh/hook") {
 		faults = append(faults, "hooks")
 	}
-	for _, code := range action.FindAllString(text, -1) {
+	for _, code := range instruction.FindAllString(text, -1) {
 		if strings.HasPrefix(code, "{{- /*") {
 			continue
 		}
-		for _, m := range release.FindAllStringSubmatch(code, -1) {
+		for _, m := range releaseField.FindAllStringSubmatch(code, -1) {
 			if m[1] != "Name" && m[1] != "Namespace" {
 				faults = append(faults, m[0])
 			}
