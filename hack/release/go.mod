@@ -8,6 +8,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/google/licenseclassifier/v2 v2.0.0
+	github.com/yuin/gopher-lua v1.1.1
 	gnuthought.com/efs-stunnel v0.0.0-00010101000000-000000000000
 	golang.org/x/mod v0.41.0
 	helm.sh/helm/v4 v4.3.1
