@@ -60,7 +60,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 			want[name] = "yes"
 		}
 		r := reader{classes: shippedClass(t)}
-		for _, text := range strings.Split(readPage(t, "examples/"+name).text, "\n---\n") {
+		for text := range strings.SplitSeq(readPage(t, "examples/"+name).text, "\n---\n") {
 			if _, err := r.accept([]byte(text)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -157,7 +157,7 @@ const (
 	ProgramAgent   = "node-agent"
 )
 
-// LabelInstallation, on a FileSystem, is the namespace of the installation that writes it: no other one changes it.
+// LabelInstallation marks a FileSystem with the namespace of the installation that writes it: no other one changes it.
 const LabelInstallation = keyPrefix + "installation"
 
 // Labels of mount Jobs, and their values.

@@ -125,7 +125,7 @@ func (c *Controller) withoutForeign(ctx context.Context, wanted map[string]v1alp
 		c.objects.known = false // it is read again each time, because it may be deleted
 		if c.objects.reported[id] != owner {
 			c.objects.reported[id] = owner
-			c.options.Log.Warn("FileSystem object is another installation's and left alone", "fileSystem", id, "namespace", owner)
+			c.options.Log.Warn("object of a file system is another installation's, and left alone", "fileSystem", id, "namespace", owner)
 		}
 	}
 	return logging.Errors(errs...)

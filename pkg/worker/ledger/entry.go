@@ -67,6 +67,7 @@ type Entry struct {
 // listed.
 type EntryState string
 
+// The states of entries that are no owners.
 const (
 	StateLeaving  EntryState = wellknown.LeavingSuffix  // an owner whose cleanup has begun
 	StateRetained EntryState = wellknown.RetainedSuffix // no owner any more: its volume is gone, and its data stays

@@ -74,8 +74,6 @@ func volumeOf(slot string) string {
 	return volume
 }
 
-func bucketOf(slot string) string { return strings.TrimSuffix(path.Dir(slot), ".") }
-
 // RecordName returns the file of the record of a slot.
 func RecordName(slot string) string {
 	return path.Join(path.Dir(slot), wellknown.OwnerPrefix+path.Base(slot))
