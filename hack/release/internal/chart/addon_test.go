@@ -17,7 +17,7 @@ func TestChartFollowsTheRulesOfEKS(t *testing.T) {
 		t.Error("dependencies must be in the chart")
 	}
 	for _, template := range chart.Templates {
-		for _, fault := range faultsOfAddOn(template.Name, string(template.Data)) {
+		for _, fault := range faultsOfAddOn(string(template.Data)) {
 			t.Errorf("%s: %s", template.Name, fault)
 		}
 	}
@@ -33,7 +33,7 @@ var (
 )
 
 // faultsOfAddOn returns what a template has that AWS does not render.
-func faultsOfAddOn(name, text string) []string {
+func faultsOfAddOn(text string) []string {
 	var faults []string
 	if strings.Contains(text, "helm.sh/hook") {
 		faults = append(faults, "hooks")
@@ -66,7 +66,7 @@ func TestFaultsOfAddOnsAreFound(t *testing.T) {
 		"annotations:\n  helm.sh/hook: pre-install":            "hooks",
 		"a: {{ .Release.Name }}\nb: {{ $.Release.Namespace }}": "",
 	} {
-		if got := strings.Join(faultsOfAddOn("a.yaml", text), ", "); got != want {
+		if got := strings.Join(faultsOfAddOn(text), ", "); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

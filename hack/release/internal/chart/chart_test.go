@@ -67,7 +67,7 @@ func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[st
 	t.Helper()
 	all := objectsOf(t, chart, set, namespace)
 	for _, object := range all {
-		labels, _ := object.(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any) //nolint:errcheck,forcetypeassert // each has them
+		labels, _ := object.(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any) //nolint:forcetypeassert // each has them
 		for _, key := range []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
 			if labels[key] == nil {
 				t.Errorf("%v lacks the label %s", object, key)

@@ -289,7 +289,7 @@ func definition(ctx context.Context, config *rest.Config) error {
 	definitions := resources.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	found, err := client.Resource(definitions).Get(ctx, "sharedvolumes.efs-stunnel.gnuthought.com", metav1.GetOptions{})
 	if err == nil && found.GetDeletionTimestamp() != nil {
-		err = apierrors.NewGone("it is being deleted")
+		err = apierrors.NewResourceExpired("it is being deleted")
 	}
 	return err
 }

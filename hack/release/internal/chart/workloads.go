@@ -59,7 +59,7 @@ func extendPods(trees map[identity]any) error {
 				return fmt.Errorf("%s: %s: %w", id, key, err)
 			}
 		}
-		volumes, _ := get(template, "spec", "volumes") //nolint:errcheck // the manager has none
+		volumes, _ := get(template, "spec", "volumes") // the manager has none
 		if err := set(template, extend(volumes, values+".extraVolumes"), "spec", "volumes"); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
