@@ -61,7 +61,7 @@ func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operatio
 		return operations.RefusedReport(len(ops), fsroot.ResultOf(err)), err
 	}
 	defer fileSystem.Close()
-	return batch.Run(ctx, fileSystem, ops, j.Progress), nil
+	return batch.Run(ctx, fileSystem, ops, j.observed()), nil
 }
 
 // readOperations reads no more than a Job can have.
@@ -78,20 +78,29 @@ func readOperations(path string) ([]operations.Operation, error) {
 	return operations.Decode(data)
 }
 
-// logEnded logs an operation that has ended.
-func (j job) logEnded(ended fsroot.Ended) {
-	op := ended.Operation
+// observed are options with which each operation that has ended is logged.
+func (j job) observed() batch.Options {
+	done := 0
+	return batch.Options{Ended: func(op operations.Operation, o batch.Outcome, took time.Duration) {
+		j.logEnded(op, o, took)
+		if done++; j.Progress != nil {
+			j.Progress(done)
+		}
+	}}
+}
+
+func (j job) logEnded(op operations.Operation, ended batch.Outcome, took time.Duration) {
 	log := j.log.With(
 		"action", string(ended.Action),
 		"path", op.Path,
 		"volume", op.Volume,
 		"claim", op.Namespace+"/"+op.Claim,
-		"duration", ended.Duration.Round(time.Millisecond).String(),
+		"duration", took.Round(time.Millisecond).String(),
 	)
-	if ended.Result.Reason != "" {
-		log = log.With("reason", string(ended.Result.Reason), "err", ended.Result.Message)
+	if ended.Reason != "" {
+		log = log.With("reason", string(ended.Reason), "err", ended.Message)
 	}
-	if ended.Result.State == operations.Done {
+	if ended.State == operations.Done {
 		log.Info("operation is done")
 	} else {
 		log.Warn("operation is not done")
@@ -134,7 +143,7 @@ func (j job) copyVolume(ctx context.Context, op operations.Operation) (operation
 	defer fileSystem.Close()
 	stop := func() {}
 	defer func() { stop() }()
-	return clone.Clone(ctx, fileSystem, op, clone.Options{Started: func(progress func() operations.CloneProgress) {
+	return clone.Clone(ctx, fileSystem, op, clone.Options{Ended: j.logEnded, Started: func(progress func() operations.CloneProgress) {
 		stop = every(wellknown.CloneProgressInterval, func() { j.writeProgress(progress()) })
 	}}), nil
 }

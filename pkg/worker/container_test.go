@@ -76,7 +76,7 @@ func (w *container) runRaw(ctx context.Context, args ...string) int {
 		Stdout: &w.stdout, Stderr: &w.stderr,
 		Getenv: func(string) string { return "" },
 		Now:    func() time.Time { return w.now },
-		Progress: func(done, _ int) {
+		Progress: func(done int) {
 			if w.progress != nil {
 				w.progress(done)
 			}

@@ -33,7 +33,7 @@ type Program struct {
 	// it would work on an empty directory of its own container.
 	CheckMount func(directory string) error
 	// Progress, if not nil, is called after each operation of a batch. Tests end the program there.
-	Progress func(done, total int)
+	Progress func(done int)
 }
 
 // Run carries out the command of the arguments, and returns the exit code. When ctx ends, it stops
@@ -144,7 +144,6 @@ func (j job) open(ctx context.Context) (*fsroot.FileSystem, error) {
 	return fsroot.Open(ctx, j.options.directory, fsroot.Options{
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
-		Ended:        j.logEnded,
 		ReadOnly:     j.options.command == commandSurvey,
 	})
 }

@@ -175,14 +175,14 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 		}
 		return ledger.ListOwners(ctx, fileSystem, answer.Owned)
 	case requests.ReleaseCluster:
-		return batch.ReleaseCluster(ctx, fileSystem, *request.Release, answer.Owned)
+		return batch.ReleaseCluster(ctx, fileSystem, *request.Release, j.observed(), answer.Owned)
 	case requests.ListDirectories:
 		return errors.Join(
 			ledger.ListOwners(ctx, fileSystem, answer.Owned),
 			fileSystem.ListDirectories(ctx, *request.Directories, answer.Directory),
 		)
 	case requests.AdoptVolumes:
-		return batch.AdoptVolumes(ctx, fileSystem, *request.Adoption, answer.Adopted)
+		return batch.AdoptVolumes(ctx, fileSystem, *request.Adoption, j.observed(), answer.Adopted)
 	default:
 		return fmt.Errorf("there is no request %q", request.Do) // parseOptions has refused it
 	}

@@ -219,7 +219,7 @@ func setUp(ctx context.Context, folder string, ops []operations.Operation) error
 	}
 	defer fileSystem.Close()
 	for batch := range slices.Chunk(ops, setupBatch) {
-		if report := worker.Run(ctx, fileSystem, batch, func(int, int) {}); !report.Succeeded() {
+		if report := worker.Run(ctx, fileSystem, batch, worker.Options{}); !report.Succeeded() {
 			return errors.New("making directories: " + string(report.Encode()))
 		}
 	}

@@ -177,7 +177,7 @@ func TestOwnersOfAPathAreReadSideBySide(t *testing.T) {
 	mountOn(t, on, mount)
 	f := openOn(t, on)
 	defer f.Close()
-	if results := worker.Run(ctx, f, ops[:1], nil).Results; results[0].State != operations.Done {
+	if results := worker.Run(ctx, f, ops[:1], worker.Options{}).Results; results[0].State != operations.Done {
 		t.Errorf("got %+v with %d readers", results, mount.waiting.Load())
 	}
 }

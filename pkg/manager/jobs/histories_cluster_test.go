@@ -353,7 +353,7 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 	fs, err := fsroot.Open(c.t.Context(), c.dir, fsroot.Options{FileSystemID: historyFileSystem})
 	c.check(err)
 	defer fs.Close()
-	report := batch.Run(ctx, fs, ops, nil)
+	report := batch.Run(ctx, fs, ops, batch.Options{})
 	for i, o := range ops {
 		c.say("cluster %d: %s %s (leave to others: %v): %s %s", c.number, o.Kind, o.Volume, o.LeaveToOthers, report.Results[i].State, report.Results[i].Message)
 	}

@@ -16,7 +16,7 @@ import (
 // ReleaseCluster releases the owners of a cluster that is gone: each entry becomes the mark that keeps its
 // data, or is dropped if there is none, as a release of the manager does. So no other owner inherits the right to
 // remove a directory. emit gets each owner with what was, or would be, done.
-func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.Release, emit func(requests.Owned) error) error {
+func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.Release, options Options, emit func(requests.Owned) error) error {
 	var found []ledger.ListedEntry
 	err := checkGone(ctx, f, requests.Lost{Cluster: release.Cluster, Force: release.Force}, func(l ledger.ListedEntry) {
 		if l.Entry.State != ledger.StateRetained {
@@ -30,7 +30,7 @@ func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.
 	for i, l := range found {
 		ops[i] = operations.Operation{Kind: operations.Release, Owner: l.Entry.Owner(), Path: l.Path}
 	}
-	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, nil).Results }
+	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, options).Results }
 	if release.DryRun {
 		run = func(piece []operations.Operation) []operations.Result { return make([]operations.Result, len(piece)) }
 	}
@@ -85,7 +85,7 @@ func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, vi
 // AdoptVolumes makes volumes the owners of directories that exist, as the setup of an adopted volume does. It
 // takes over nothing of a cluster that seems to live. A volume that is refused does not keep the others from
 // their directories; emit gets what became of each.
-func AdoptVolumes(ctx context.Context, f *fsroot.FileSystem, adoption requests.Adoption, emit func(requests.Adopted) error) error {
+func AdoptVolumes(ctx context.Context, f *fsroot.FileSystem, adoption requests.Adoption, options Options, emit func(requests.Adopted) error) error {
 	if lost := adoption.Lost; lost != nil && lost.Cluster != adoption.Cluster {
 		if err := CheckGone(ctx, f, *lost); err != nil {
 			return err
@@ -95,7 +95,7 @@ func AdoptVolumes(ctx context.Context, f *fsroot.FileSystem, adoption requests.A
 	for i, v := range adoption.Volumes {
 		ops[i] = adoption.Operation(v)
 	}
-	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, nil).Results }
+	run := func(piece []operations.Operation) []operations.Result { return Run(ctx, f, piece, options).Results }
 	return inPieces(ctx, ops, run, func(i int, _ bool, problem string) error {
 		return emit(requests.Adopted{Volume: adoption.Volumes[i].Name, Path: adoption.Volumes[i].Path, Problem: problem})
 	})

@@ -19,33 +19,50 @@ import (
 
 // Run carries out a batch under the lock and reports the result of each operation. One that fails
 // does not keep the others from being done. When ctx ends, Run stops between two steps, and the
-// rest is NotDone. progress, if not nil, is called after each operation, one call at a time.
-func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, progress func(done, total int)) operations.Report {
+// rest is NotDone.
+func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, options Options) (report operations.Report) {
+	err := Locked(ctx, f, func(b *Batch) error {
+		for _, op := range ops {
+			b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
+		}
+		report.Results = b.run(ctx, ops, options)
+		return nil
+	})
+	if err == nil {
+		return report
+	}
+	for _, op := range ops {
+		options.Ended.report(op, OutcomeOf(err), 0)
+	}
+	return operations.RefusedReport(len(ops), fsroot.ResultOf(err))
+}
+
+// Locked does something with a batch while no other Job changes the file system.
+func Locked(ctx context.Context, f *fsroot.FileSystem, do func(*Batch) error) error {
 	lock, err := f.Lock(ctx)
 	if err != nil {
-		return refuseAll(f, ops, err)
+		return err
 	}
 	defer lock.Close()
 	b, err := Begin(ctx, f, lock)
 	if err != nil {
-		return refuseAll(f, ops, err)
+		return err
 	}
 	defer b.End()
-	for _, op := range ops {
-		b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
-	}
-	if progress == nil {
-		progress = func(int, int) {}
-	}
-	return operations.Report{Results: b.run(ctx, ops, progress)}
+	return do(b)
 }
 
-func refuseAll(f *fsroot.FileSystem, ops []operations.Operation, err error) operations.Report {
-	for _, op := range ops {
-		OutcomeOf(err).ReportTo(f, op, 0)
-	}
-	return operations.RefusedReport(len(ops), fsroot.ResultOf(err))
+// Options configure how a batch is carried out.
+type Options struct {
+	// Workers is how many operations are done at once; 0 is defaultWorkers.
+	Workers int
+	// Ended, if not nil, is called when an operation has ended, one call at a time.
+	Ended Observer
 }
+
+// defaultWorkers are how many operations of a batch are done at once: an operation is some twenty round
+// trips to the server, one after the other.
+const defaultWorkers = 16
 
 // Batch is what the operations of one Run share. It lives as long as the lock is held, so what
 // it has read of the ledger stays true. Operations of several sets use it at once.
@@ -217,14 +234,42 @@ func (b *Batch) Check(ctx context.Context, op operations.Operation) error {
 	return nil
 }
 
+// Action is what an operation has done, for the log.
+type Action string
+
+// The actions.
+const (
+	Created  Action = "created"  // the directory
+	Recorded Action = "recorded" // a new owner of a directory that was there
+	Restored Action = "restored" // the directory, from the trash
+	Cloned   Action = "cloned"   // the directory of another volume
+	Trashed  Action = "trashed"  // the directory
+	Kept     Action = "kept"     // the directory, whose owner is gone
+	Released Action = "released" // an owner
+	Nothing  Action = "nothing"  // there was neither directory nor owner any more
+	Blocked  Action = "blocked"  // by other owners
+	Refused  Action = "refused"  // by the rules of the ledger, or because of what is at the path
+	Failed   Action = "failed"   // at the file system
+	Stopped  Action = "stopped"  // before it was done
+)
+
 // Outcome is a result, with what the log says about it.
 type Outcome struct {
 	operations.Result
-	Action fsroot.Action
+	Action Action
+}
+
+// Observer is told how an operation has ended, and how long it took.
+type Observer func(op operations.Operation, o Outcome, took time.Duration)
+
+func (tell Observer) report(op operations.Operation, o Outcome, took time.Duration) {
+	if tell != nil {
+		tell(op, o, took)
+	}
 }
 
 // DoneBy returns the outcome of an operation that is done.
-func DoneBy(action fsroot.Action, result operations.Result) Outcome {
+func DoneBy(action Action, result operations.Result) Outcome {
 	result.State = operations.Done
 	return Outcome{result, action}
 }
@@ -235,16 +280,9 @@ func OutcomeOf(err error) Outcome {
 	_, refused := fsroot.AsRefusal(err)
 	switch {
 	case result.State == operations.NotDone:
-		return Outcome{result, fsroot.Stopped}
+		return Outcome{result, Stopped}
 	case refused:
-		return Outcome{result, fsroot.Refused}
+		return Outcome{result, Refused}
 	}
-	return Outcome{result, fsroot.Failed}
-}
-
-// ReportTo tells the observer of a file system how an operation has ended.
-func (o Outcome) ReportTo(f *fsroot.FileSystem, op operations.Operation, duration time.Duration) {
-	if f.OnEnd != nil {
-		f.OnEnd(fsroot.Ended{Operation: op, Result: o.Result, Action: o.Action, Duration: duration})
-	}
+	return Outcome{result, Failed}
 }

@@ -75,7 +75,7 @@ func (b *Batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 	if err := b.Ledger.PruneOwn(ctx, op.Path); err != nil { // the first run may have died before that
 		return Outcome{}, err
 	}
-	done := DoneBy(fsroot.Nothing, operations.Result{})
+	done := DoneBy(Nothing, operations.Result{})
 	exists, err := b.Data.Exists(ctx, op.Path)
 	if err != nil || !exists && len(found.Others) == 0 && found.Own == nil {
 		return done, err
@@ -121,7 +121,7 @@ func (b *Batch) listedSlots(ctx context.Context) (slots map[string][]string, err
 
 // kept is the result of a cleanup that is done and leaves the directory.
 func kept(op operations.Operation, reason operations.Reason, why string) Outcome {
-	return DoneBy(fsroot.Kept, operations.Result{Reason: reason, Message: fsroot.Quote(op.Path) + " stays: " + why})
+	return DoneBy(Kept, operations.Result{Reason: reason, Message: fsroot.Quote(op.Path) + " stays: " + why})
 }
 
 func keptForRetained(op operations.Operation, found ledger.Occupancy) Outcome {
@@ -134,7 +134,7 @@ func keptForRetained(op operations.Operation, found ledger.Occupancy) Outcome {
 
 func blockedBy(op operations.Operation, owners []*ledger.Entry) Outcome {
 	result := keptForOwners(op, owners)
-	result.State, result.Action = operations.Blocked, fsroot.Blocked
+	result.State, result.Action = operations.Blocked, Blocked
 	return result
 }
 
@@ -196,7 +196,7 @@ func (b *Batch) leaveToRetained(ctx context.Context, op operations.Operation, fo
 	if len(found.Others) == 0 {
 		dropped = append(found.Retained, found.Own)
 	}
-	return DoneBy(fsroot.Nothing, operations.Result{}), b.Ledger.Drop(ctx, op.Path, dropped...)
+	return DoneBy(Nothing, operations.Result{}), b.Ledger.Drop(ctx, op.Path, dropped...)
 }
 
 // leaveToUnlisted leaves the directory to a volume that the manager knows and the ledger does not.
@@ -212,7 +212,7 @@ func (b *Batch) leaveMarked(ctx context.Context, op operations.Operation, own *l
 		return Outcome{}, err
 	}
 	if !exists {
-		return DoneBy(fsroot.Nothing, operations.Result{}), b.Ledger.Drop(ctx, op.Path, own)
+		return DoneBy(Nothing, operations.Result{}), b.Ledger.Drop(ctx, op.Path, own)
 	}
 	return result, b.Ledger.SetState(ctx, op.Path, own, ledger.StateRetained)
 }
@@ -235,7 +235,7 @@ func (b *Batch) cleanupLast(ctx context.Context, op operations.Operation, own *l
 // seems: the entry becomes the mark that keeps it. The right to remove the directory goes to no
 // other owner.
 func (b *Batch) release(ctx context.Context, op operations.Operation) (Outcome, error) {
-	done := DoneBy(fsroot.Released, operations.Result{})
+	done := DoneBy(Released, operations.Result{})
 	found, err := b.Ledger.Owners(ctx, op)
 	if err != nil {
 		return Outcome{}, err

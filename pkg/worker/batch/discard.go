@@ -18,33 +18,33 @@ import (
 
 // discard moves the directory to the trash, with a record beside it that is there first: what
 // has no record is never swept.
-func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledger.Entry) (fsroot.Action, error) {
+func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledger.Entry) (Action, error) {
 	slot, moved, err := b.trash.SlotFor(ctx, own.Bucket, op, own)
 	if err != nil || moved {
-		return fsroot.Trashed, err
+		return Trashed, err
 	}
 	info, err := b.Data.Inspect(ctx, op.Path)
 	if err != nil || info == nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
 	if slot, err = b.prepareSlot(ctx, op, own, slot); err != nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
 	parent, err := b.Data.Dir(ctx, path.Dir(op.Path))
 	if err != nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
 	b.Data.Forget(op.Path)
 	if err := b.Lock.Check(); err != nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
 	if err := parent.MoveTo(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.Dir, slot); err != nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
 	if err := b.checkMoved(ctx, op, slot, parent, info); err != nil {
-		return fsroot.Nothing, err
+		return Nothing, err
 	}
-	return fsroot.Trashed, b.checkStillLast(ctx, op, slot, own)
+	return Trashed, b.checkStillLast(ctx, op, slot, own)
 }
 
 // checkMoved makes sure that what was moved is what was inspected. Only a process that can write to the

@@ -29,7 +29,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 		return Outcome{}, err
 	}
 	if found.Own != nil && found.Own.RestoredFrom != "" && found.Info != nil {
-		return DoneBy(fsroot.Restored, operations.Result{GID: found.Own.GID}), b.dropOrphan(ctx, found.Own.RestoredFrom)
+		return DoneBy(Restored, operations.Result{GID: found.Own.GID}), b.dropOrphan(ctx, found.Own.RestoredFrom)
 	}
 	if found.Info != nil {
 		return Outcome{}, fsroot.Refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", fsroot.Quote(op.Path))
@@ -56,7 +56,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	if err := b.moveOut(ctx, op, record.Slot); err != nil {
 		return Outcome{}, b.Withdraw(ctx, op, found, e, err)
 	}
-	return DoneBy(fsroot.Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
+	return DoneBy(Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
 }
 
 func (b *Batch) checkRestore(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {

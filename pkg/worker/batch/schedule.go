@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"slices"
@@ -13,30 +14,27 @@ import (
 
 // run does the phases one after the other, the sets of a phase beside each other, and the operations
 // of a set one after the other.
-func (b *Batch) run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) []operations.Result {
+func (b *Batch) run(ctx context.Context, ops []operations.Operation, options Options) []operations.Result {
 	results := make([]operations.Result, len(ops))
 	var mu sync.Mutex
-	done := 0
 	for _, phase := range phases(ops) {
 		b.slots = nil
-		b.runPhase(ctx, phase, func(i int) {
+		runPhase(ctx, phase, cmp.Or(options.Workers, defaultWorkers), func(i int) {
 			start := time.Now()
 			ended := b.Do(ctx, ops[i])
 			mu.Lock()
 			defer mu.Unlock()
 			results[i] = ended.Result
-			ended.ReportTo(b.System, ops[i], time.Since(start))
-			done++
-			progress(done, len(ops))
+			options.Ended.report(ops[i], ended, time.Since(start))
 		})
-		b.pruneLedger(ctx, ops, slices.Concat(phase...), results)
+		b.pruneLedger(ctx, ops, slices.Concat(phase...), results, options.Ended)
 	}
 	return results
 }
 
 // pruneLedger removes what the operations of a phase have left empty in the ledger. Where it cannot, it
 // has them repeated.
-func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, positions []int, results []operations.Result) {
+func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, positions []int, results []operations.Result, ended Observer) {
 	for _, p := range b.Ledger.TakeUnpruned() {
 		err := b.Ledger.Prune(ctx, p, "/")
 		if err == nil {
@@ -46,15 +44,15 @@ func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 		for _, i := range positions {
 			if areRelated(ops[i].Path, p) && results[i].State == operations.Done {
 				results[i] = fsroot.ResultOf(err)
-				OutcomeOf(err).ReportTo(b.System, ops[i], 0)
+				ended.report(ops[i], OutcomeOf(err), 0)
 			}
 		}
 	}
 }
 
 // runPhase does all operations even when ctx has ended: each needs its result.
-func (b *Batch) runPhase(ctx context.Context, sets [][]int, do func(i int)) {
-	_ = fsroot.InParallel(context.WithoutCancel(ctx), b.System.Workers, len(sets), func(n int) error {
+func runPhase(ctx context.Context, sets [][]int, workers int, do func(i int)) {
+	_ = fsroot.InParallel(context.WithoutCancel(ctx), workers, len(sets), func(n int) error {
 		for _, i := range sets[n] {
 			do(i)
 		}

@@ -39,9 +39,9 @@ func (b *Batch) setup(ctx context.Context, op operations.Operation) (Outcome, er
 	if err != nil {
 		return Outcome{}, err
 	}
-	action := fsroot.Recorded
+	action := Recorded
 	if found.Info == nil {
-		action = fsroot.Created
+		action = Created
 		if err := b.makeVolume(ctx, op, gid); err != nil {
 			return Outcome{}, b.Withdraw(ctx, op, found, e, err)
 		}

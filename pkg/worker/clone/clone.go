@@ -39,6 +39,8 @@ type Options struct {
 	Workers, Rate int // 0 is defaultWorkers and defaultRate
 	// Started, if not nil, is called when the copying begins, with what says how far it is.
 	Started func(progress func() operations.CloneProgress)
+	// Ended, if not nil, is called when the run has ended.
+	Ended batch.Observer
 }
 
 // Clone makes the operation's volume of a copy of another one. Repeating it goes on where an earlier run has
@@ -56,7 +58,9 @@ func Clone(ctx context.Context, f *fsroot.FileSystem, op operations.Operation, o
 	if err != nil {
 		o = batch.OutcomeOf(err)
 	}
-	o.ReportTo(f, op, time.Since(start))
+	if options.Ended != nil {
+		options.Ended(op, o, time.Since(start))
+	}
 	return o.Result
 }
 
@@ -99,24 +103,9 @@ func (c *clone) close() {
 	c.place.Close()
 }
 
-// locked does something while no other Job changes the file system.
-func locked(ctx context.Context, f *fsroot.FileSystem, do func(b *batch.Batch) error) error {
-	lock, err := f.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	b, err := batch.Begin(ctx, f, lock)
-	if err != nil {
-		return err
-	}
-	defer b.End()
-	return do(b)
-}
-
 // prepare opens the source and the place of the copy, or finds the copy published.
 func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error) {
-	err = locked(ctx, c.System, func(b *batch.Batch) error {
+	err = batch.Locked(ctx, c.System, func(b *batch.Batch) error {
 		if err := b.Check(ctx, c.op); err != nil {
 			return err
 		}
@@ -125,7 +114,7 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 			return err
 		}
 		if isPublished(c.op, found) {
-			published = batch.DoneBy(fsroot.Cloned, operations.Result{GID: found.Own.GID})
+			published = batch.DoneBy(batch.Cloned, operations.Result{GID: found.Own.GID})
 			note, err := dropPlace(ctx, c.System, c.op.Volume)
 			published.Message = strings.TrimPrefix(note, "; ")
 			return err
@@ -275,7 +264,7 @@ func (c *copying) summary(op operations.Operation) string {
 
 // publish enters the owner and moves the copy to its path, if source and path are still as they were.
 func (c *clone) publish(ctx context.Context, summary string) (o batch.Outcome, err error) {
-	err = locked(ctx, c.System, func(b *batch.Batch) error {
+	err = batch.Locked(ctx, c.System, func(b *batch.Batch) error {
 		if err := c.checkPlace(ctx); err != nil {
 			return err
 		}
@@ -294,7 +283,7 @@ func (c *clone) publish(ctx context.Context, summary string) (o batch.Outcome, e
 			return err
 		}
 		note, err := c.leave(ctx)
-		o = batch.DoneBy(fsroot.Cloned, operations.Result{GID: gid, Message: summary + note})
+		o = batch.DoneBy(batch.Cloned, operations.Result{GID: gid, Message: summary + note})
 		return err
 	})
 	return o, err

@@ -15,7 +15,7 @@ func (w *fixture) adopt(adoption requests.Adoption) ([]requests.Adopted, error) 
 	f := w.open(nil)
 	defer f.Close()
 	var all []requests.Adopted
-	err := batch.AdoptVolumes(w.t.Context(), f, adoption, func(a requests.Adopted) error {
+	err := batch.AdoptVolumes(w.t.Context(), f, adoption, w.options(), func(a requests.Adopted) error {
 		all = append(all, a)
 		return nil
 	})

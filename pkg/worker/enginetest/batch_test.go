@@ -23,7 +23,7 @@ func TestBadOperationFailsAlone(t *testing.T) {
 func TestEmptyBatchSucceeds(t *testing.T) {
 	f := newFixture(t).open(nil)
 	defer f.Close()
-	if report := batch.Run(t.Context(), f, nil, nil); !report.Succeeded() || len(report.Results) != 0 {
+	if report := batch.Run(t.Context(), f, nil, batch.Options{}); !report.Succeeded() || len(report.Results) != 0 {
 		t.Errorf("got %+v", report)
 	}
 }

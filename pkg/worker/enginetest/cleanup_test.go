@@ -278,7 +278,7 @@ func (w *fixture) crash(op operations.Operation, step string) {
 	w.t.Helper()
 	f := w.open(failAt(step))
 	defer f.Close()
-	if result := batch.Run(w.t.Context(), f, []operations.Operation{op}, nil).Results[0]; result.State != operations.NotDone {
+	if result := batch.Run(w.t.Context(), f, []operations.Operation{op}, batch.Options{}).Results[0]; result.State != operations.NotDone {
 		w.t.Fatalf("it was never at %q: %+v", step, result)
 	}
 }
@@ -323,7 +323,7 @@ func TestDirectoryReplacedBeforeItsMoveIsMovedBack(t *testing.T) {
 		}
 		return errors.Join(os.Rename(w.path("/ns/data"), w.path("/ns/moved")), os.Rename(w.path("/ns/other"), w.path("/ns/data")))
 	})
-	result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+	result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, batch.Options{}).Results[0]
 	f.Close()
 	if result.State != operations.Failed || result.Reason != operations.Changed {
 		t.Errorf("got %+v", result)

@@ -82,7 +82,7 @@ func (w *fixture) work(job int, gids map[string]int) {
 			ops = append(ops, allocating(setupOf(ownerAt(cluster, p), p)))
 		}
 		f := w.open(nil)
-		for i, result := range batch.Run(context.Background(), f, ops, nil).Results {
+		for i, result := range batch.Run(context.Background(), f, ops, batch.Options{}).Results {
 			if result.State != operations.Done {
 				w.t.Errorf("job %d: %s of %s: %+v", job, ops[i].Kind, ops[i].Path, result)
 			}
@@ -152,7 +152,7 @@ func TestFirstNamespaceGetsAPath(t *testing.T) {
 			f := w.open(nil)
 			defer f.Close()
 			o := owner("c1", fmt.Sprintf("ns%d", n), 1)
-			results[n] = batch.Run(t.Context(), f, []operations.Operation{setupOf(o, "/wanted")}, nil).Results[0]
+			results[n] = batch.Run(t.Context(), f, []operations.Operation{setupOf(o, "/wanted")}, batch.Options{}).Results[0]
 		})
 	}
 	jobs.Wait()
@@ -185,7 +185,7 @@ func TestRestoreAgainstSweep(t *testing.T) {
 		both.Go(func() {
 			f := w.open(nil)
 			defer f.Close()
-			result = batch.Run(t.Context(), f, []operations.Operation{restoreOf(b, "/ns/back", a.ClaimUID)}, nil).Results[0]
+			result = batch.Run(t.Context(), f, []operations.Operation{restoreOf(b, "/ns/back", a.ClaimUID)}, batch.Options{}).Results[0]
 		})
 		both.Wait()
 		switch {

@@ -115,7 +115,7 @@ func (s scenario) play(w *fixture, step func(string) error) (results []operation
 }
 
 func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(string) error) (results []operations.Result, err error) {
-	f, err := fsroot.Open(ctx, w.dir, fsroot.Options{FileSystemID: fsID, Workers: 1, Hooks: fsroot.Hooks{Step: step}})
+	f, err := fsroot.Open(ctx, w.dir, fsroot.Options{FileSystemID: fsID, Hooks: fsroot.Hooks{Step: step}})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(stri
 	if w.full {
 		f.Space = noSpace
 	}
-	results = batch.Run(ctx, f, s.batch, nil).Results
+	results = batch.Run(ctx, f, s.batch, batch.Options{Workers: 1}).Results
 	if s.sweep && !slices.ContainsFunc(results, func(r operations.Result) bool { return r.State == operations.NotDone }) {
 		_, err = trash.Sweep(ctx, f, treewalk.Options{Workers: 1})
 	}
@@ -253,7 +253,6 @@ func crashAt(n int) func(string) error {
 // A batch that is stopped reports which operations it has not done.
 func TestStopBetweenOperations(t *testing.T) {
 	w := newFixture(t)
-	w.workers = 1
 	ctx, stop := context.WithCancel(t.Context())
 	var ops []operations.Operation
 	for n := range 5 {
@@ -261,11 +260,12 @@ func TestStopBetweenOperations(t *testing.T) {
 	}
 	f := w.open(nil)
 	defer f.Close()
-	report := batch.Run(ctx, f, ops, func(done, total int) {
-		if done == 2 && total == 5 {
+	done := 0
+	report := batch.Run(ctx, f, ops, batch.Options{Workers: 1, Ended: func(operations.Operation, batch.Outcome, time.Duration) {
+		if done++; done == 2 {
 			stop()
 		}
-	})
+	}})
 	for i, result := range report.Results {
 		want := operations.Done
 		if i >= 2 {

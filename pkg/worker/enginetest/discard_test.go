@@ -46,7 +46,7 @@ func TestLateMoveIsUndone(t *testing.T) {
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, join))
-		result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, batch.Options{}).Results[0]
 		f.Close()
 		if result.State != operations.Failed || result.Reason != operations.Changed {
 			t.Errorf("got %+v", result)
@@ -63,7 +63,7 @@ func TestLateMoveIsUndone(t *testing.T) {
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, setupOf(a, "/ns/data")))
-		result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, "/ns/data")}, batch.Options{}).Results[0]
 		f.Close()
 		if result.State != operations.Failed || result.Reason != operations.Changed {
 			t.Errorf("got %+v", result)
@@ -124,7 +124,7 @@ func TestLateMoveIsUndoneForAnOwnerWithTheRightToRemove(t *testing.T) {
 				}
 				return w.meanwhile(others...)
 			})
-			result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, p)}, nil).Results[0]
+			result := batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, p)}, batch.Options{}).Results[0]
 			f.Close()
 			if result.State != operations.Failed || result.Reason != operations.Changed {
 				t.Errorf("got %+v", result)
@@ -152,7 +152,7 @@ func TestMoveIsNotUndoneForARestoreOfOtherData(t *testing.T) {
 		}
 		return nil
 	})
-	batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, p)}, nil)
+	batch.Run(t.Context(), f, []operations.Operation{cleanupOf(a, p)}, batch.Options{})
 	f.Close()
 	w.do(leaving(cleanupOf(a, p)), operations.Done, operations.StillOwned)
 	w.done(restoreOf(b, p, trashed.ClaimUID))

@@ -132,7 +132,7 @@ func TestHeldLockIsWaitedForUntilTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	op := setupOf(owner("c1", "ns", 1), "/ns/data")
-	result := batch.Run(ctx, second, []operations.Operation{op}, nil).Results[0]
+	result := batch.Run(ctx, second, []operations.Operation{op}, batch.Options{}).Results[0]
 	if result.State != operations.NotDone || result.Reason != operations.Locked {
 		t.Errorf("got %+v", result)
 	}
@@ -140,7 +140,7 @@ func TestHeldLockIsWaitedForUntilTheDeadline(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if result := batch.Run(t.Context(), second, []operations.Operation{op}, nil).Results[0]; result.State != operations.Done {
+	if result := batch.Run(t.Context(), second, []operations.Operation{op}, batch.Options{}).Results[0]; result.State != operations.Done {
 		t.Errorf("then got %+v", result)
 	}
 }

@@ -56,7 +56,7 @@ func (w *fixture) clone() *fixture {
 func (w *fixture) open(step func(string) error) *fsroot.FileSystem {
 	w.t.Helper()
 	hooks := fsroot.Hooks{Step: step, ServerTime: func() time.Time { return w.now }}
-	f, err := fsroot.Open(context.Background(), w.dir, fsroot.Options{FileSystemID: fsID, Workers: w.workers, Hooks: hooks})
+	f, err := fsroot.Open(context.Background(), w.dir, fsroot.Options{FileSystemID: fsID, Hooks: hooks})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -66,11 +66,13 @@ func (w *fixture) open(step func(string) error) *fsroot.FileSystem {
 	return f
 }
 
+func (w *fixture) options() batch.Options { return batch.Options{Workers: w.workers} }
+
 func (w *fixture) run(ops ...operations.Operation) []operations.Result {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
-	return batch.Run(context.Background(), f, ops, nil).Results
+	return batch.Run(context.Background(), f, ops, w.options()).Results
 }
 
 // do runs one operation and wants the state and reason.

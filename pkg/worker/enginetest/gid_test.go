@@ -77,7 +77,7 @@ func TestManagerGetsTheGIDOfEachDirectory(t *testing.T) {
 	}
 	f := w.open(nil)
 	defer f.Close()
-	report, err := operations.DecodeReport(batch.Run(t.Context(), f, ops, nil).Encode(), len(ops))
+	report, err := operations.DecodeReport(batch.Run(t.Context(), f, ops, batch.Options{}).Encode(), len(ops))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestGIDAfterACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
-			batch.Run(t.Context(), f, []operations.Operation{first}, nil)
+			batch.Run(t.Context(), f, []operations.Operation{first}, batch.Options{})
 			f.Close()
 			w.there(fmt.Sprintf("/.efs-stunnel/gids/%d", firstGID(t, first)))
 			if gid := w.gidsOf(next)[0]; (gid == firstGID(t, first)) != (next.Volume == first.Volume) {
@@ -241,7 +241,7 @@ func TestGIDThatIsTakenAfterTheListing(t *testing.T) {
 		return nil
 	})
 	defer f.Close()
-	if result := batch.Run(t.Context(), f, []operations.Operation{op}, nil).Results[0]; result.GID != 401 {
+	if result := batch.Run(t.Context(), f, []operations.Operation{op}, batch.Options{}).Results[0]; result.GID != 401 {
 		t.Errorf("got %+v", result)
 	}
 }

@@ -55,7 +55,7 @@ func (w *fixture) release(release requests.Release, step func(string) error) ([]
 	defer f.Close()
 	f.Step = step
 	var all []requests.Owned
-	err := batch.ReleaseCluster(w.t.Context(), f, release, func(o requests.Owned) error {
+	err := batch.ReleaseCluster(w.t.Context(), f, release, w.options(), func(o requests.Owned) error {
 		all = append(all, o)
 		return nil
 	})

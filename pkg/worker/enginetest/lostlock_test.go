@@ -225,7 +225,7 @@ func (w *fixture) perform(op operations.Operation, step func(string) error) oper
 	if op.Copies() {
 		return clone.Clone(context.Background(), f, op, clone.Options{Workers: 1})
 	}
-	return batch.Run(context.Background(), f, []operations.Operation{op}, nil).Results[0]
+	return batch.Run(context.Background(), f, []operations.Operation{op}, batch.Options{}).Results[0]
 }
 
 // loseLocks lets others take all locks that are held.

@@ -28,7 +28,7 @@ func TestRestoresOfUnknownUIDs(t *testing.T) {
 	var all steps
 	f := w.open(all.hook)
 	defer f.Close()
-	results := batch.Run(t.Context(), f, ops, nil).Results
+	results := batch.Run(t.Context(), f, ops, batch.Options{}).Results
 	for i, result := range results {
 		if refused := i < 1000; refused != (result.Reason == operations.NothingToRestore) || !refused && result.State != operations.Done {
 			t.Fatalf("operation %d: %+v", i, result)
@@ -59,7 +59,7 @@ func TestRestoreStopsAtTheDeadline(t *testing.T) {
 		return nil
 	})
 	defer f.Close()
-	result := batch.Run(ctx, f, []operations.Operation{restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3")}, nil).Results[0]
+	result := batch.Run(ctx, f, []operations.Operation{restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3")}, batch.Options{}).Results[0]
 	if result.State != operations.NotDone || result.Reason != operations.Stopped {
 		t.Errorf("%+v", result)
 	}

@@ -94,7 +94,7 @@ func TestManyOwnersLeaveInFewStepsEach(t *testing.T) {
 		count := 0
 		f := w.open(func(string) error { count++; return nil })
 		defer f.Close()
-		if report := batch.Run(t.Context(), f, cleanups, nil); !report.Succeeded() {
+		if report := batch.Run(t.Context(), f, cleanups, batch.Options{}); !report.Succeeded() {
 			t.Fatalf("%+v", report)
 		}
 		w.gone("/ns/data", "/.efs-stunnel/owners/ns")

@@ -332,7 +332,7 @@ func TestFailedSetupLeavesNoOwner(t *testing.T) {
 		}
 		return nil
 	})
-	result := batch.Run(t.Context(), f, []operations.Operation{setupOf(a, "/ns/data")}, nil).Results[0]
+	result := batch.Run(t.Context(), f, []operations.Operation{setupOf(a, "/ns/data")}, batch.Options{}).Results[0]
 	f.Close()
 	if result.State != operations.Failed || result.Reason != operations.Changed {
 		t.Errorf("got %+v", result)

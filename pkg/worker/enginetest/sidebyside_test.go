@@ -61,7 +61,7 @@ func playRandomly(t *testing.T, seed uint64, workers int) (*fixture, []string) {
 		return nil
 	})
 	defer f.Close()
-	report := batch.Run(t.Context(), f, ops, nil)
+	report := batch.Run(t.Context(), f, ops, w.options())
 	labels := w.gidLabels()
 	var results []string
 	for i, result := range report.Results {
@@ -189,7 +189,7 @@ func (w *fixture) runUntil(ops []operations.Operation, step func(string) error) 
 	f := w.open(nil)
 	defer f.Close()
 	f.Step = step
-	batch.Run(context.Background(), f, ops, nil)
+	batch.Run(context.Background(), f, ops, w.options())
 }
 
 // When a range is used up, its gids are reclaimed while no setup is between its gid and its entry.

@@ -103,7 +103,7 @@ func TestLinksPlantedDuringAnOperation(t *testing.T) {
 						}
 						i := &intruder{w: w, at: at, target: link, step: step}
 						f := w.open(i.hook)
-						batch.Run(t.Context(), f, []operations.Operation{op}, nil)
+						batch.Run(t.Context(), f, []operations.Operation{op}, batch.Options{})
 						f.Close()
 						reached = i.count > step
 						w.sweep(0)

@@ -195,7 +195,7 @@ func TestCleanupIsRepeatedInItsBucket(t *testing.T) {
 				}
 				return nil
 			})
-			batch.Run(t.Context(), f, []operations.Operation{op}, nil)
+			batch.Run(t.Context(), f, []operations.Operation{op}, batch.Options{})
 			f.Close()
 			w.now = w.now.Add(10 * time.Minute)
 			w.done(op)

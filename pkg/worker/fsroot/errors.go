@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
@@ -125,56 +124,21 @@ func Quote(p string) string {
 	return fmt.Sprintf("%q", short)
 }
 
-// Action is what an operation has done, for the log.
-type Action string
-
-// The actions.
-const (
-	Created  Action = "created"  // the directory
-	Recorded Action = "recorded" // a new owner of a directory that was there
-	Restored Action = "restored" // the directory, from the trash
-	Cloned   Action = "cloned"   // the directory of another volume
-	Trashed  Action = "trashed"  // the directory
-	Kept     Action = "kept"     // the directory, whose owner is gone
-	Released Action = "released" // an owner
-	Nothing  Action = "nothing"  // there was neither directory nor owner any more
-	Blocked  Action = "blocked"  // by other owners
-	Refused  Action = "refused"  // by the rules of the ledger, or because of what is at the path
-	Failed   Action = "failed"   // at the file system
-	Stopped  Action = "stopped"  // before it was done
-)
-
-// Ended says how an operation has ended.
-type Ended struct {
-	Operation operations.Operation
-	Result    operations.Result
-	Action    Action
-	Duration  time.Duration
-}
-
 // InParallel calls do for 0 to n-1, from several goroutines: over NFS each call waits for round
 // trips. It ends early when ctx does.
 func InParallel(ctx context.Context, workers, n int, do func(i int) error) error {
 	errs := make([]error, n)
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range min(workers, n) {
-		working.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				errs[i] = do(i)
-			}
-		})
+	var working errgroup.Group
+	working.SetLimit(workers)
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		working.Go(func() error { errs[i] = do(i); return nil })
 	}
-	working.Wait()
+	_ = working.Wait() // all errors are wanted, not the first
 	if ctx.Err() != nil {
 		return &StopError{Cause: context.Cause(ctx)}
 	}
 	return errors.Join(errs...)
 }
-
-// DefaultWorkers are how many operations of a batch are done at once: an operation is some twenty round
-// trips to the server, one after the other.
-const DefaultWorkers = 16
 
 // DefaultSweepWorkers hide the round trips of an NFS server from each other.
 const DefaultSweepWorkers = 64

@@ -10,7 +10,6 @@
 package fsroot
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,10 +32,6 @@ type Options struct {
 	FileSystemID string
 	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
 	Aliases []string
-	// Ended, if not nil, is called when an operation of a batch has ended, one call at a time.
-	Ended func(Ended)
-	// Workers is how many operations of a batch are done at once; 0 is DefaultWorkers.
-	Workers int
 	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
 	// marker of a file system without one.
 	ReadOnly bool
@@ -46,10 +41,8 @@ type Options struct {
 // FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
 // after the other; other processes, on other nodes, may have it open as well.
 type FileSystem struct {
-	Root    *Dir        // of the file system
-	State   *Dir        // wellknown.StateDirectory; nil if there is none, and none may be made
-	OnEnd   func(Ended) // may be nil
-	Workers int
+	Root  *Dir // of the file system
+	State *Dir // wellknown.StateDirectory; nil if there is none, and none may be made
 
 	timeMu       sync.Mutex
 	serverAnswer time.Time // of the server that was asked for its time; zero until then; guarded by timeMu
@@ -81,7 +74,7 @@ func Open(ctx context.Context, dir string, options Options) (*FileSystem, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the file system: %w", err)
 	}
-	f := &FileSystem{OnEnd: options.Ended, Workers: cmp.Or(options.Workers, DefaultWorkers), Hooks: options.Hooks}
+	f := &FileSystem{Hooks: options.Hooks}
 	f.Root = &Dir{Root: root, System: f, Path: "/"}
 	if err := f.identify(ctx, options); err != nil {
 		f.Close()

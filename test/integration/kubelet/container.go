@@ -92,7 +92,7 @@ func (p *pod) runProgram(args []string) (code int32, log string) {
 		Getenv:     func(string) string { return "" },
 		Now:        time.Now,
 		CheckMount: func(string) error { return nil }, // it is a folder of the test
-		Progress: func(done, _ int) {
+		Progress: func(done int) {
 			if p.behavior.Ending != Natural && done == p.behavior.Operations {
 				signal()
 			}
