@@ -52,7 +52,8 @@ func TestSurveyHidesLatency(t *testing.T) {
 					t.Errorf("%d workers took %s, one %s", 24, parallel, alone)
 				}
 				slow, requests := w.surveyWithLatency(24, 100)
-				if least := time.Duration(requests)*10*time.Millisecond - 50*time.Millisecond; slow < least {
+				// As many as the burst begin at once, and the limiter rounds the times of the others.
+				if least := time.Duration(requests)*10*time.Millisecond - 51*time.Millisecond; slow < least {
 					t.Errorf("%d requests took %s, want at least %s", requests, slow, least)
 				}
 			})
