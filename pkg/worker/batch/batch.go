@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"path"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -67,13 +67,15 @@ const defaultWorkers = 16
 // Batch is what the operations of one Run share. It lives as long as the lock is held, so what
 // it has read of the ledger stays true. Operations of several sets use it at once.
 type Batch struct {
-	System *fsroot.FileSystem
+	system *fsroot.FileSystem
 	Lock   *fsroot.HeldLock
-	Tmp    *fsroot.TmpDirs
+	tmp    *fsroot.TmpDirs
 	trash  *trash.Trash
 	Data   *fsroot.Tree // the directories of volumes, and those on the way to them
 	Ledger *ledger.Ledger
-	Gids   *ledger.Gids
+	gids   *ledger.Gids
+
+	outdated atomic.Bool // another Job has changed the ledger
 
 	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
@@ -94,7 +96,7 @@ type Batch struct {
 
 // Begin begins a batch, whose caller has the lock.
 func Begin(ctx context.Context, f *fsroot.FileSystem, lock *fsroot.HeldLock) (*Batch, error) {
-	b := &Batch{System: f, Lock: lock, Tmp: &fsroot.TmpDirs{System: f, Lock: lock}, newOwners: map[string]bool{}}
+	b := &Batch{system: f, Lock: lock, tmp: &fsroot.TmpDirs{System: f, Lock: lock}, newOwners: map[string]bool{}}
 	b.Data = fsroot.NewTree(f.Root, b.makeShared)
 	if err := b.open(ctx); err != nil {
 		b.End()
@@ -104,32 +106,32 @@ func Begin(ctx context.Context, f *fsroot.FileSystem, lock *fsroot.HeldLock) (*B
 }
 
 func (b *Batch) open(ctx context.Context) (err error) {
-	if err := b.Tmp.RemoveOthers(ctx); err != nil {
+	if err := b.tmp.RemoveOthers(ctx); err != nil {
 		return err
 	}
-	if b.trash, err = trash.Open(ctx, b.System); err != nil {
+	if b.trash, err = trash.Open(ctx, b.system); err != nil {
 		return err
 	}
-	owners, err := b.System.State.Ensure(ctx, path.Base(wellknown.OwnersDirectory))
+	owners, err := b.system.State.Ensure(ctx, path.Base(wellknown.OwnersDirectory))
 	if err != nil {
 		return err
 	}
-	b.Ledger = ledger.NewLedger(b.Tmp, b.Data, owners)
-	allocated, err := b.System.State.Ensure(ctx, ledger.GidsName)
-	b.Gids = ledger.NewGIDs(allocated, b.Ledger, b.trash.Gids, func() bool { return b.alone })
+	b.Ledger = ledger.NewLedger(b.tmp, b.Data, owners)
+	allocated, err := b.system.State.Ensure(ctx, ledger.GidsName)
+	b.gids = ledger.NewGIDs(allocated, b.Ledger, b.trash.Gids, func() bool { return b.alone })
 	return err
 }
 
 // End closes the handles of a batch.
 func (b *Batch) End() {
-	b.Tmp.Close()
+	b.tmp.Close()
 	b.trash.Close()
 	b.Data.Forget("/")
 	if b.Ledger != nil {
 		b.Ledger.Tree.Close()
 	}
-	if b.Gids != nil {
-		b.Gids.Dir.Close()
+	if b.gids != nil {
+		b.gids.Dir.Close()
 	}
 }
 
@@ -139,10 +141,10 @@ func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
 	if errors.Is(err, ledger.ErrAlone) {
 		result, err = b.doAlone(ctx, op)
 	}
-	if leavesDoubt(err) || b.Ledger.IsOutdated() {
-		b.forget()
+	inDoubt := leavesDoubt(err) || b.outdated.Load()
+	if inDoubt || b.Data.IsLarge() || b.Ledger.Tree.IsLarge() {
+		b.forget(inDoubt)
 	}
-	b.trim()
 	if err != nil {
 		return OutcomeOf(err)
 	}
@@ -173,24 +175,16 @@ func leavesDoubt(err error) bool {
 	return err != nil
 }
 
-// forget drops what was read.
-func (b *Batch) forget() {
+// forget closes the handles of directories, which no operation has in use then, and drops what was read of the
+// ledger if that is in doubt.
+func (b *Batch) forget(inDoubt bool) {
 	b.running.Lock()
 	defer b.running.Unlock()
-	b.Ledger.Forget()
 	b.Data.Forget("/")
-}
-
-// trim closes handles if they are many.
-func (b *Batch) trim() {
-	trees := []*fsroot.Tree{b.Data, b.Ledger.Tree}
-	if !slices.ContainsFunc(trees, (*fsroot.Tree).IsLarge) {
-		return
-	}
-	b.running.Lock()
-	defer b.running.Unlock()
-	for _, t := range trees {
-		t.Trim()
+	b.Ledger.Tree.Forget("/")
+	if inDoubt {
+		b.Ledger.Forget()
+		b.outdated.Store(false)
 	}
 }
 
@@ -219,7 +213,7 @@ func (b *Batch) attempt(ctx context.Context, op operations.Operation) (Outcome, 
 
 // Check is what all operations have in common.
 func (b *Batch) Check(ctx context.Context, op operations.Operation) error {
-	if err := b.System.Before(ctx, "begin "+string(op.Kind)); err != nil {
+	if err := b.system.Before(ctx, "begin "+string(op.Kind)); err != nil {
 		return err
 	}
 	if err := b.Lock.WasLost(); err != nil {

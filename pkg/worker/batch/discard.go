@@ -68,8 +68,8 @@ func (b *Batch) checkStillLast(ctx context.Context, op operations.Operation, slo
 	if err != nil || only {
 		return err
 	}
-	b.Ledger.Distrust()
-	now := ledger.NewLedger(b.Tmp, b.Data, b.Ledger.Tree.Base)
+	b.outdated.Store(true)
+	now := ledger.NewLedger(b.tmp, b.Data, b.Ledger.Tree.Base)
 	defer now.Tree.Forget("/")
 	found, err := now.Owners(ctx, op)
 	if err != nil {
@@ -163,7 +163,7 @@ func (b *Batch) prepareSlot(ctx context.Context, op operations.Operation, own *l
 	if err != nil {
 		return "", err
 	}
-	now, err := b.System.ServerNow(ctx)
+	now, err := b.system.ServerNow(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -202,7 +202,7 @@ func (b *Batch) makeBucket(ctx context.Context, bucket string) (string, error) {
 }
 
 func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.Record) error {
-	err := b.Tmp.Write(ctx, b.trash.Dir, trash.RecordName(slot), record)
+	err := b.tmp.Write(ctx, b.trash.Dir, trash.RecordName(slot), record)
 	if fsroot.IsNoSpace(err) {
 		return b.linkRecord(ctx, op, own, slot, record)
 	}
@@ -221,7 +221,7 @@ func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *le
 		due = trash.NeverDue()
 	}
 	name := trash.RecordName(slot)
-	if err := b.System.Before(ctx, "link "+b.trash.At(name)); err != nil {
+	if err := b.system.Before(ctx, "link "+b.trash.At(name)); err != nil {
 		return err
 	}
 	if err := d.Chtimes(own.FileName(), due, due); err != nil {
@@ -231,7 +231,7 @@ func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *le
 		return fmt.Errorf("removing %s: %w", b.trash.At(name), err)
 	}
 	entryFile := path.Join(path.Base(wellknown.OwnersDirectory), op.Path, own.FileName())
-	if err := b.System.State.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), name)); err != nil {
+	if err := b.system.State.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), name)); err != nil {
 		return fmt.Errorf("linking %s: %w", b.trash.At(name), err)
 	}
 	return nil

@@ -51,14 +51,14 @@ func (b *Batch) makeShared(ctx context.Context, parent *fsroot.Dir, name string)
 // wrong mode, a run that dies leaves no half-made one, and one that is there was made whole.
 func (b *Batch) makeDirectory(ctx context.Context, parent *fsroot.Dir, name string, a attributes) error {
 	p := parent.At(name)
-	if err := b.System.BeforeGrowing(ctx, "make "+p); err != nil {
+	if err := b.system.BeforeGrowing(ctx, "make "+p); err != nil {
 		return err
 	}
-	tmp, err := b.Tmp.Take(ctx)
+	tmp, err := b.tmp.Take(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.Tmp.Put(tmp)
+	defer b.tmp.Put(tmp)
 	half := fsroot.Unique("directory")
 	if err := tmp.Mkdir(half, fsroot.PrivateDirectory); err != nil {
 		return fmt.Errorf("making %s: %w", p, err)

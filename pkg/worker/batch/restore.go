@@ -38,13 +38,13 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	if err != nil {
 		return Outcome{}, err
 	}
-	now, err := b.System.ServerNow(ctx)
+	now, err := b.system.ServerNow(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
 	e := ledger.NewEntry(op.Owner, now)
 	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.Slot
-	if err := b.Gids.MoveTo(ctx, e.GID, op); err != nil {
+	if err := b.gids.MoveTo(ctx, e.GID, op); err != nil {
 		return Outcome{}, err
 	}
 	if err := b.Ledger.Write(ctx, op.Path, e); err != nil {

@@ -40,7 +40,7 @@ func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 		if err == nil {
 			continue
 		}
-		b.forget()
+		b.forget(true)
 		for _, i := range positions {
 			if areRelated(ops[i].Path, p) && results[i].State == operations.Done {
 				results[i] = fsroot.ResultOf(err)

@@ -162,7 +162,7 @@ func (b *Batch) Enter(ctx context.Context, op operations.Operation, found ledger
 		}
 		own = nil
 	}
-	now, err := b.System.ServerNow(ctx)
+	now, err := b.system.ServerNow(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -219,15 +219,9 @@ func (b *Batch) gidFor(ctx context.Context, op operations.Operation, found ledge
 		return 0, nil
 	}
 	if found.Info == nil {
-		return b.Gids.Allocate(ctx, op)
+		return b.gids.Allocate(ctx, op)
 	}
-	// A directory that exists keeps its group, and it is worth reporting only if it looks like
-	// an allocated one.
-	gid := fsroot.GroupOf(found.Info)
-	if !ledger.RangeOf(op).Has(gid) {
-		return 0, nil
-	}
-	return gid, b.Gids.Adopt(ctx, gid, op)
+	return b.gids.Adopt(ctx, fsroot.GroupOf(found.Info), op) // a directory that exists keeps its group
 }
 
 // give enters the claim and the namespace that the operation's volume has now, where its entries have earlier

@@ -130,19 +130,9 @@ func (t *Tree) Close() {
 
 // IsLarge reports whether many handles are open.
 func (t *Tree) IsLarge() bool {
-	if t == nil {
-		return false
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.open) > maxOpen
-}
-
-// Trim closes handles if they are many. None may be in use.
-func (t *Tree) Trim() {
-	if t.IsLarge() {
-		t.Forget("/")
-	}
 }
 
 // IsAtOrBelow reports whether a path is another one, or below it.

@@ -188,7 +188,7 @@ func (e *Entry) IsOfEarlierNamespace(owner operations.Owner) bool {
 // bucket for. No volume has the name of a bucket. The record of a directory decides when it is removed.
 const (
 	BucketAtOnce = ""
-	BucketNever  = "NEVER"
+	bucketNever  = "NEVER"
 	bucketLayout = "20060102T150405Z"
 )
 
@@ -204,7 +204,7 @@ const (
 func BucketFor(due time.Time, keep time.Duration, forever bool) string {
 	switch {
 	case forever:
-		return BucketNever
+		return bucketNever
 	case keep == 0:
 		return BucketAtOnce
 	}
@@ -228,7 +228,7 @@ func BucketTime(bucket string) (at time.Time, ok bool) {
 // IsBucket reports whether a name is that of a bucket.
 func IsBucket(name string) bool {
 	_, hasTime := BucketTime(name)
-	return hasTime || name == BucketNever
+	return hasTime || name == bucketNever
 }
 
 // IncarnationMark is in no volume's name. The incarnations of a volume, from 1 on, lie beside each other in a bucket.

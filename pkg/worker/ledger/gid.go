@@ -30,28 +30,26 @@ type Gids struct {
 	isAlone func() bool                                        // reports whether no other operation runs
 
 	mu        sync.Mutex
-	listed    map[GIDRange]map[int]bool // what is allocated of crowded ranges; guarded by mu
-	reclaimed map[GIDRange]bool         // reading ledger and trash once for a batch is enough; guarded by mu
+	listed    map[gidRange]map[int]bool // what is allocated of crowded ranges; guarded by mu
+	reclaimed map[gidRange]bool         // reading ledger and trash once for a batch is enough; guarded by mu
 }
 
 // ErrAlone ends an operation that can only be done while no other one runs. It starts over.
 var ErrAlone = errors.New("this operation must run alone")
 
-// GIDRange has the gids that a class allows.
-type GIDRange struct{ lowest, highest int }
+// gidRange has the gids that a class allows.
+type gidRange struct{ lowest, highest int }
 
-// Has reports whether a gid is in the range.
-func (r GIDRange) Has(gid int) bool { return gid >= r.lowest && gid <= r.highest }
+func (r gidRange) has(gid int) bool { return gid >= r.lowest && gid <= r.highest }
 
-// RangeOf returns the range of the gids of an operation.
-func RangeOf(op operations.Operation) GIDRange {
+func rangeOf(op operations.Operation) gidRange {
 	lowest, highest := op.GIDRange()
-	return GIDRange{lowest, highest}
+	return gidRange{lowest, highest}
 }
 
 // NewGIDs opens the gids in a directory.
 func NewGIDs(d *fsroot.Dir, l *Ledger, trashed func(context.Context, func(int)) error, isAlone func() bool) *Gids {
-	return &Gids{Dir: d, ledger: l, trashed: trashed, isAlone: isAlone, listed: map[GIDRange]map[int]bool{}, reclaimed: map[GIDRange]bool{}}
+	return &Gids{Dir: d, ledger: l, trashed: trashed, isAlone: isAlone, listed: map[gidRange]map[int]bool{}, reclaimed: map[gidRange]bool{}}
 }
 
 // allocation says for whom a gid was allocated.
@@ -63,7 +61,7 @@ type allocation struct {
 // candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
 // run died between the gid and the owner's entry finds its gid again. Low ones come first: pods with a user namespace
 // have no groups above 65,535.
-func (a allocation) candidates(wanted GIDRange) iter.Seq[int] {
+func (a allocation) candidates(wanted gidRange) iter.Seq[int] {
 	hash := fnv.New64a()
 	_, _ = io.WriteString(hash, a.Volume+"\x00"+a.Path) // never fails
 	numbers := rand.New(rand.NewPCG(hash.Sum64(), 0))
@@ -86,7 +84,7 @@ const (
 
 // Allocate allocates a gid for the directory of an operation.
 func (g *Gids) Allocate(ctx context.Context, op operations.Operation) (int, error) {
-	mine, wanted := allocation{op.Volume, op.Path}, RangeOf(op)
+	mine, wanted := allocation{op.Volume, op.Path}, rangeOf(op)
 	for gid := range mine.candidates(wanted) {
 		if taken, err := g.take(ctx, gid, mine); taken || err != nil {
 			return gid, err
@@ -95,10 +93,14 @@ func (g *Gids) Allocate(ctx context.Context, op operations.Operation) (int, erro
 	return g.search(ctx, mine, wanted)
 }
 
-// Adopt records the gid of a directory that exists, unless it is recorded.
-func (g *Gids) Adopt(ctx context.Context, gid int, op operations.Operation) error {
+// Adopt records the gid of a directory that exists, unless it is recorded. The gid is none to report, and so 0, if it
+// does not look like an allocated one.
+func (g *Gids) Adopt(ctx context.Context, gid int, op operations.Operation) (int, error) {
+	if !rangeOf(op).has(gid) {
+		return 0, nil
+	}
 	_, err := g.take(ctx, gid, allocation{op.Volume, op.Path})
-	return err
+	return gid, err
 }
 
 // take creates the file of a gid, unless it is another's. The file needs no rename: its name says that the gid is
@@ -122,27 +124,21 @@ func (g *Gids) take(ctx context.Context, gid int, mine allocation) (taken bool, 
 }
 
 // search takes the lowest gid of a crowded range, or one that no directory has any more.
-func (g *Gids) search(ctx context.Context, mine allocation, wanted GIDRange) (int, error) {
+func (g *Gids) search(ctx context.Context, mine allocation, wanted gidRange) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.list(ctx, wanted); err != nil {
-		return 0, err
+	for _, prepare := range []func(context.Context, gidRange) error{g.list, g.reclaim} {
+		if err := prepare(ctx, wanted); err != nil {
+			return 0, err
+		}
+		if gid, found, err := g.takeLowest(ctx, mine, wanted); err != nil || found {
+			return gid, err
+		}
 	}
-	gid, found, err := g.takeLowest(ctx, mine, wanted)
-	if err != nil || found {
-		return gid, err
-	}
-	if err := g.reclaim(ctx, wanted); err != nil {
-		return 0, err
-	}
-	gid, found, err = g.takeLowest(ctx, mine, wanted)
-	if err == nil && !found {
-		err = fsroot.Refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", wanted.lowest, wanted.highest)
-	}
-	return gid, err
+	return 0, fsroot.Refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", wanted.lowest, wanted.highest)
 }
 
-func (g *Gids) takeLowest(ctx context.Context, mine allocation, wanted GIDRange) (gid int, found bool, err error) {
+func (g *Gids) takeLowest(ctx context.Context, mine allocation, wanted gidRange) (gid int, found bool, err error) {
 	listed := g.listed[wanted]
 	for gid := wanted.lowest; gid <= wanted.highest; gid++ {
 		if listed[gid] {
@@ -158,14 +154,14 @@ func (g *Gids) takeLowest(ctx context.Context, mine allocation, wanted GIDRange)
 }
 
 // list reads once for a batch which gids of a range are allocated. The caller holds mu.
-func (g *Gids) list(ctx context.Context, wanted GIDRange) error {
+func (g *Gids) list(ctx context.Context, wanted gidRange) error {
 	if g.listed[wanted] != nil {
 		return nil
 	}
 	listed := map[int]bool{}
 	err := g.Dir.EachName(ctx, func(names []string) error {
 		for _, name := range names {
-			if gid, err := strconv.Atoi(name); err == nil && wanted.Has(gid) {
+			if gid, err := strconv.Atoi(name); err == nil && wanted.has(gid) {
 				listed[gid] = true
 			}
 		}
@@ -203,7 +199,7 @@ func (g *Gids) read(gid int) allocation {
 
 // reclaim frees the gids that no directory has any more. Only here the whole ledger is
 // read, while no operation changes it or has a gid without an owner's entry. The caller holds mu.
-func (g *Gids) reclaim(ctx context.Context, wanted GIDRange) error {
+func (g *Gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if g.reclaimed[wanted] {
 		return nil
 	}
@@ -219,13 +215,13 @@ func (g *Gids) reclaim(ctx context.Context, wanted GIDRange) error {
 			continue
 		}
 		retained, err := g.isRetained(ctx, gid)
-		if err != nil {
-			return err
-		}
-		if retained {
+		if retained && err == nil {
 			continue
 		}
-		if err := g.ledger.tmp.Lock.Check(); err != nil {
+		if err == nil {
+			err = g.ledger.tmp.Lock.Check()
+		}
+		if err != nil {
 			return err
 		}
 		if err := g.Dir.RemoveEntry(ctx, strconv.Itoa(gid)); err != nil {

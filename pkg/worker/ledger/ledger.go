@@ -31,7 +31,6 @@ type Ledger struct {
 	mu       sync.Mutex
 	nodes    map[string]*node // by path; guarded by mu
 	unpruned map[string]bool  // paths where something was dropped; guarded by mu
-	outdated bool             // another Job has changed the ledger; guarded by mu
 }
 
 // NewLedger opens the ledger in a directory.
@@ -160,12 +159,8 @@ func (l *Ledger) read(ctx context.Context, p, name string) (*Entry, error) {
 // first is the first entry of a path, or nil. Marks of retained data that a person has removed are
 // dropped.
 func (l *Ledger) first(ctx context.Context, p string) (*Entry, error) {
-	n, err := l.node(ctx, p)
-	if err != nil || !n.hasEntries() {
-		return nil, err
-	}
 	all, err := l.Entries(ctx, p)
-	if err != nil || len(all) == 0 { // another operation may have dropped them
+	if err != nil || len(all) == 0 {
 		return nil, err
 	}
 	if all[0].State != StateRetained {
@@ -234,11 +229,11 @@ func (l *Ledger) Write(ctx context.Context, p string, e *Entry) error {
 		if err != nil {
 			return err
 		}
-		parent.addFolder(path.Base(at))
+		parent.change(func() { parent.folders[path.Base(at)] = true })
 	}
 	n, err := l.node(ctx, p)
 	if err == nil {
-		n.put(e)
+		n.change(func() { n.entries[e.FileName()] = e })
 	}
 	return err
 }
@@ -277,9 +272,11 @@ func (l *Ledger) Rename(ctx context.Context, p string, e *Entry, state EntryStat
 	if err := d.Rename(old, changed.FileName()); err != nil {
 		return fmt.Errorf("renaming the owner %s to %s: %w", e, fsroot.Quote(changed.FileName()), err)
 	}
-	n.forgetEntry(old)
-	*e = changed
-	n.put(e)
+	n.change(func() {
+		delete(n.entries, old)
+		*e = changed
+		n.entries[e.FileName()] = e
+	})
 	return nil
 }
 
@@ -305,7 +302,7 @@ func (l *Ledger) dropEntries(ctx context.Context, p string, entries ...*Entry) e
 		if err := d.RemoveEntry(ctx, e.FileName()); err != nil {
 			return err
 		}
-		n.forgetEntry(e.FileName())
+		n.change(func() { delete(n.entries, e.FileName()) })
 	}
 	return nil
 }
@@ -360,7 +357,7 @@ func (l *Ledger) Prune(ctx context.Context, p, top string) error {
 			return err
 		}
 		l.forgetNode(p)
-		parent.removeFolder(path.Base(p))
+		parent.change(func() { delete(parent.folders, path.Base(p)) })
 	}
 	return nil
 }
@@ -371,25 +368,9 @@ func (l *Ledger) forgetNode(p string) {
 	delete(l.nodes, p)
 }
 
-// Forget makes the ledger read everything again. No operation may run.
+// Forget makes the ledger read everything again. No operation may run, and no handle be open.
 func (l *Ledger) Forget() {
-	l.Tree.Forget("/")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.nodes)
-	l.outdated = false
-}
-
-// Distrust has everything read again after this operation: another Job has changed the ledger.
-func (l *Ledger) Distrust() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.outdated = true
-}
-
-// IsOutdated reports whether another Job has changed the ledger.
-func (l *Ledger) IsOutdated() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.outdated
 }

@@ -75,40 +75,17 @@ type node struct {
 	folders map[string]bool   // all other names; what is no directory after all is an empty node; nil until read; guarded by mu
 }
 
-func (n *node) hasEntries() bool {
+// change changes what was read, beside others.
+func (n *node) change(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.entries) > 0
-}
-
-func (n *node) put(e *Entry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.entries[e.FileName()] = e
-}
-
-func (n *node) forgetEntry(fileName string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.entries, fileName)
+	do()
 }
 
 func (n *node) hasFolder(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.folders[name]
-}
-
-func (n *node) addFolder(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.folders[name] = true
-}
-
-func (n *node) removeFolder(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.folders, name)
 }
 
 func (n *node) folderNames() []string {
