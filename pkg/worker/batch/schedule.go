@@ -107,67 +107,49 @@ func phases(ops []operations.Operation) [][][]int {
 // directory nor the same part of the ledger or the trash. Operations whose paths are equal, or one above
 // the other, are in one set, and so are those of a volume, whose name is that of its slot in the trash.
 // Sets, and the operations in them, stay in the order of the batch.
-func independentSets(ops []operations.Operation, positions []int) [][]int {
-	joined := newJoin(len(positions))
-	byVolume, byPath := map[string]int{}, map[string]int{}
-	for n, i := range positions {
-		joined.under(byVolume, ops[i].Volume, n)
-		joined.under(byPath, ops[i].Path, n)
+func independentSets(ops []operations.Operation, positions []int) (sets [][]int) {
+	joined := join{}
+	paths := map[string]bool{}
+	for _, i := range positions {
+		paths[ops[i].Path] = true
 	}
-	for n, i := range positions {
+	for _, i := range positions {
+		joined.join("volume "+ops[i].Volume, ops[i].Path)
 		if operations.CheckPath(ops[i].Path) != nil {
 			continue // it is refused
 		}
 		for above := path.Dir(ops[i].Path); above != "/"; above = path.Dir(above) {
-			if other, ok := byPath[above]; ok {
-				joined.join(n, other)
+			if paths[above] {
+				joined.join(ops[i].Path, above)
 			}
 		}
 	}
-	members := map[int][]int{}
-	var sets [][]int
-	for n, i := range positions {
-		first := joined.first(n)
-		members[first] = append(members[first], i)
-	}
-	for n := range positions {
-		if set := members[n]; set != nil {
-			sets = append(sets, set)
+	positionOf := map[string]int{} // in sets
+	for _, i := range positions {
+		of := joined.first(ops[i].Path)
+		n, ok := positionOf[of]
+		if !ok {
+			n = len(sets)
+			positionOf[of], sets = n, append(sets, nil)
 		}
+		sets[n] = append(sets[n], i)
 	}
 	return sets
 }
 
-// join is a partition of the numbers below its length. It has a lower number of the same set for each,
-// or the number itself if that is the lowest.
-type join []int
+// join is a partition of paths and volumes. It has another member of the same set for each, but for one of a set.
+type join map[string]string
 
-func newJoin(n int) join {
-	j := make(join, n)
-	for i := range j {
-		j[i] = i
+func (j join) first(key string) string {
+	for next, ok := j[key]; ok; next, ok = j[key] {
+		key = next
 	}
-	return j
+	return key
 }
 
-func (j join) first(n int) int {
-	for j[n] != n {
-		n = j[n]
-	}
-	return n
-}
-
-func (j join) join(a, b int) {
-	a, b = j.first(a), j.first(b)
-	j[max(a, b)] = min(a, b)
-}
-
-// under joins n with the number that has the same key.
-func (j join) under(byKey map[string]int, key string, n int) {
-	if other, ok := byKey[key]; ok {
-		j.join(n, other)
-	} else {
-		byKey[key] = n
+func (j join) join(a, b string) {
+	if a, b = j.first(a), j.first(b); a != b {
+		j[a] = b
 	}
 }
 
