@@ -198,7 +198,7 @@ func (f *FileSystem) ServerNow(ctx context.Context) (time.Time, error) {
 	f.timeMu.Lock()
 	defer f.timeMu.Unlock()
 	if f.serverAnswer.IsZero() {
-		now, err := f.AskTime(ctx)
+		now, err := f.askTime(ctx)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("asking the file server for its time, as that of %s: %w", f.State.Path, err)
 		}
@@ -207,9 +207,9 @@ func (f *FileSystem) ServerNow(ctx context.Context) (time.Time, error) {
 	return f.serverAnswer.Add(time.Since(f.askedAt)).UTC(), nil
 }
 
-// AskTime sets the times of the state directory to now, and reads them back. That needs no space on
+// askTime sets the times of the state directory to now, and reads them back. That needs no space on
 // the server. The request carries no time (NFSv4: SET_TO_SERVER_TIME4), so the server takes its own.
-func (f *FileSystem) AskTime(ctx context.Context) (time.Time, error) {
+func (f *FileSystem) askTime(ctx context.Context) (time.Time, error) {
 	if err := f.Before(ctx, "ask the server for its time"); err != nil {
 		return time.Time{}, err
 	}

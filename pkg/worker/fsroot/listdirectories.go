@@ -2,7 +2,6 @@ package fsroot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -18,22 +17,34 @@ import (
 func (f *FileSystem) ListDirectories(ctx context.Context, wanted requests.Directories, emit func(requests.Directory) error) error {
 	l := &directoryList{emit: emit}
 	for _, p := range wanted.Paths {
-		if err := operations.CheckPath(p); err != nil {
-			if err := l.give(directoryAt(p, nil, err)); err != nil {
-				return err
-			}
-			continue
+		info, err := f.inspectPath(ctx, p)
+		if _, refused := AsRefusal(err); err != nil && !refused {
+			return err
 		}
-		if err := l.expand(ctx, f.Root, strings.Split(p[1:], "/"), true); err != nil {
+		if err := l.give(directoryAt(p, info, err)); err != nil {
 			return err
 		}
 	}
 	for _, pattern := range wanted.Patterns {
-		if err := l.expand(ctx, f.Root, strings.Split(pattern[1:], "/"), false); err != nil {
+		if err := l.expand(ctx, f.Root, strings.Split(pattern[1:], "/")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// inspectPath inspects the directory at a path, and refuses what is none.
+func (f *FileSystem) inspectPath(ctx context.Context, p string) (fs.FileInfo, error) {
+	if err := operations.CheckPath(p); err != nil {
+		return nil, Refuse(operations.BadPath, "%v", err)
+	}
+	tree := NewTree(f.Root, nil)
+	defer tree.Forget("/")
+	info, err := tree.Inspect(ctx, p)
+	if IsGone(err) || err == nil && info == nil {
+		return nil, Refuse(operations.NotFound, "there is no such directory")
+	}
+	return info, err
 }
 
 // directoryList is an answer that is being given.
@@ -63,16 +74,15 @@ func directoryAt(p string, info fs.FileInfo, problem error) requests.Directory {
 	return d
 }
 
-// expand gives what matches the components below a directory. exact are those of a path, of which also a
-// directory that is missing is given.
-func (l *directoryList) expand(ctx context.Context, at *Dir, components []string, exact bool) error {
+// expand gives what matches the components below a directory.
+func (l *directoryList) expand(ctx context.Context, at *Dir, components []string) error {
 	name := components[0]
-	if !exact && at.At(name) == wellknown.StateDirectory {
+	if at.At(name) == wellknown.StateDirectory {
 		return nil
 	}
-	if exact || !strings.ContainsAny(name, `*?[\`) {
+	if !strings.ContainsAny(name, `*?[\`) {
 		info, err := at.Inspect(name)
-		return l.visit(ctx, match{at, name, info, err, true}, components[1:], exact)
+		return l.visit(ctx, match{at, name, info, err, true}, components[1:])
 	}
 	return at.EachName(ctx, func(names []string) error {
 		var matches []match
@@ -86,7 +96,7 @@ func (l *directoryList) expand(ctx context.Context, at *Dir, components []string
 			return nil
 		})
 		for i := 0; i < len(matches) && err == nil; i++ {
-			err = l.visit(ctx, matches[i], components[1:], exact)
+			err = l.visit(ctx, matches[i], components[1:])
 		}
 		return err
 	})
@@ -104,18 +114,13 @@ type match struct {
 func (m match) path() string { return m.at.At(m.name) }
 
 // visit goes on with a match. Files that match a pattern by chance are left out.
-func (l *directoryList) visit(ctx context.Context, m match, below []string, exact bool) error {
+func (l *directoryList) visit(ctx context.Context, m match, below []string) error {
 	err := m.err
 	if err == nil {
 		err = WantDirectory(m.info, m.path())
 	}
 	r, refused := AsRefusal(err)
 	switch isMissing := IsGone(err); {
-	case exact && (isMissing || refused):
-		if isMissing {
-			err = errors.New("there is no such directory")
-		}
-		return l.give(directoryAt(path.Join(append([]string{m.path()}, below...)...), nil, err))
 	case isMissing, refused && !m.named && r.Reason == operations.NotADirectory:
 		return nil
 	case refused:
@@ -133,7 +138,7 @@ func (l *directoryList) visit(ctx context.Context, m match, below []string, exac
 		return err
 	}
 	defer d.Close()
-	return l.expand(ctx, d, below, exact)
+	return l.expand(ctx, d, below)
 }
 
 // MaxProblemBytes is as much of a message as an answer has for each owner.

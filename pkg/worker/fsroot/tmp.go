@@ -26,28 +26,17 @@ type TmpDirs struct {
 	Lock   *HeldLock // nil in tests
 
 	mu    sync.Mutex
-	names int      // how many this batch has, open or not; guarded by mu
-	shut  []string // the names of those that could not be opened; guarded by mu
-	idle  []*Dir   // guarded by mu
+	names int    // how many this batch has made, or tried to; guarded by mu
+	idle  []*Dir // guarded by mu
 }
 
-// Take gives a directory until it is put back.
+// Take gives a directory until it is put back. The lock is checked after a directory was made: whoever takes it from
+// then on finds the directory.
 func (t *TmpDirs) Take(ctx context.Context) (*Dir, error) {
-	d, name := t.next()
-	if d != nil {
-		return d, nil
+	idle, name := t.next()
+	if idle != nil {
+		return idle, nil
 	}
-	d, err := t.make(ctx, name)
-	if err != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.shut = append(t.shut, name)
-	}
-	return d, err
-}
-
-// make makes a directory. The lock is checked after that: whoever takes it from now on finds the directory.
-func (t *TmpDirs) make(ctx context.Context, name string) (*Dir, error) {
 	d, err := t.System.State.Ensure(ctx, name)
 	if err != nil {
 		return nil, err
@@ -67,12 +56,7 @@ func (t *TmpDirs) next() (idle *Dir, name string) {
 		idle, t.idle = t.idle[last], t.idle[:last]
 		return idle, ""
 	}
-	if last := len(t.shut) - 1; last >= 0 {
-		name, t.shut = t.shut[last], t.shut[:last]
-		return nil, name
-	}
-	t.names++
-	if t.names == 1 {
+	if t.names++; t.names == 1 {
 		return nil, tmpName
 	}
 	return nil, tmpName + "-" + strconv.Itoa(t.names)
