@@ -25,7 +25,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := b.checkRestore(ctx, op, found); err != nil {
+	if err := b.CheckUnshared(ctx, op, found, found.Others, "restore to a path of its own"); err != nil {
 		return Outcome{}, err
 	}
 	if found.Own != nil && found.Own.RestoredFrom != "" && found.Info != nil {
@@ -57,21 +57,6 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 		return Outcome{}, b.Withdraw(ctx, op, found, e, err)
 	}
 	return DoneBy(Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
-}
-
-func (b *Batch) checkRestore(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {
-	if err := b.CheckNesting(ctx, op); err != nil {
-		return err
-	}
-	if found.Own != nil {
-		if err := CheckName(op, found.Own); err != nil {
-			return err
-		}
-	}
-	if len(found.Others) > 0 {
-		return fsroot.Refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", fsroot.Quote(op.Path), found.Others[0]).Of(found.Others[0].Owner())
-	}
-	return nil
 }
 
 // findRecord finds the directory of a claim in the trash, and refuses that of another cluster or

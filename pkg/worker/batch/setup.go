@@ -51,7 +51,7 @@ func (b *Batch) setup(ctx context.Context, op operations.Operation) (Outcome, er
 
 // checkSetup refuses paths that the volume must not have.
 func (b *Batch) checkSetup(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {
-	if err := b.CheckNesting(ctx, op); err != nil {
+	if err := b.checkNesting(ctx, op); err != nil {
 		return err
 	}
 	if err := b.checkOwners(op, found); err != nil {
@@ -76,7 +76,7 @@ func (b *Batch) checkOwners(op operations.Operation, found ledger.Occupancy) err
 	}
 	// Adopted volumes have any name; a cluster gives it anew only when the old volume is gone.
 	if found.Own != nil && (!op.Adopt || found.Own.Cluster != op.Cluster) {
-		if err := CheckName(op, found.Own); err != nil {
+		if err := checkName(op, found.Own); err != nil {
 			return err
 		}
 	}
@@ -88,8 +88,24 @@ func (b *Batch) checkOwners(op operations.Operation, found ledger.Occupancy) err
 	return nil
 }
 
-// CheckNesting refuses a path above or below that of another owner.
-func (b *Batch) CheckNesting(ctx context.Context, op operations.Operation) error {
+// CheckUnshared refuses a path that is not the operation's volume's alone. The others are those that count.
+func (b *Batch) CheckUnshared(ctx context.Context, op operations.Operation, found ledger.Occupancy, others []*ledger.Entry, advice string) error {
+	if err := b.checkNesting(ctx, op); err != nil {
+		return err
+	}
+	if found.Own != nil {
+		if err := checkName(op, found.Own); err != nil {
+			return err
+		}
+	}
+	if len(others) > 0 {
+		return fsroot.Refuse(operations.PathTaken, "%s %s: %s", fsroot.Quote(op.Path), others[0].Relation(), advice).Of(others[0].Owner())
+	}
+	return nil
+}
+
+// checkNesting refuses a path above or below that of another owner.
+func (b *Batch) checkNesting(ctx context.Context, op operations.Operation) error {
 	at, e, err := b.Ledger.Above(ctx, op.Path)
 	if err == nil && e == nil {
 		at, e, err = b.Ledger.Below(ctx, op.Path)
@@ -100,8 +116,8 @@ func (b *Batch) CheckNesting(ctx context.Context, op operations.Operation) error
 	return fsroot.Refuse(operations.Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", fsroot.Quote(op.Path), fsroot.Quote(at), e.Relation()).Of(e.Owner())
 }
 
-// CheckName refuses a volume whose name another claim's volume has in the ledger.
-func CheckName(op operations.Operation, own *ledger.Entry) error {
+// checkName refuses a volume whose name another claim's volume has in the ledger.
+func checkName(op operations.Operation, own *ledger.Entry) error {
 	if own.IsOf(op.Owner) {
 		return nil
 	}
@@ -261,7 +277,7 @@ func checkTakeover(op operations.Operation, found ledger.Occupancy) (taken bool,
 	own := found.Own
 	switch {
 	case own != nil && !own.IsOf(op.Owner) && !own.IsTakenBy(op):
-		return false, CheckName(op, own)
+		return false, checkName(op, own)
 	case own != nil && own.State == ledger.StateLeaving:
 		return false, fsroot.Refuse(operations.NotOwned, "%s is not taken over: the cleanup of %s has begun", fsroot.Quote(op.Path), own).Of(own.Owner())
 	case own != nil:

@@ -143,21 +143,11 @@ func isPublished(op operations.Operation, found ledger.Occupancy) bool {
 
 // checkClone refuses paths where no copy can be published. Unlike a setup, a clone never shares a directory.
 func checkClone(ctx context.Context, b *batch.Batch, op operations.Operation, found ledger.Occupancy) error {
-	if err := b.CheckNesting(ctx, op); err != nil {
-		return err
-	}
-	if found.Own != nil {
-		if err := batch.CheckName(op, found.Own); err != nil {
-			return err
-		}
-	}
-	if others := found.All(); len(others) > 0 {
-		return fsroot.Refuse(operations.PathTaken, "%s %s: a copy needs a path of its own", fsroot.Quote(op.Path), others[0].Relation()).Of(others[0].Owner())
-	}
-	if found.Info != nil {
+	err := b.CheckUnshared(ctx, op, found, found.All(), "a copy needs a path of its own")
+	if err == nil && found.Info != nil {
 		return fsroot.Refuse(operations.PathTaken, "%s is there already: a copy needs a path where nothing is", fsroot.Quote(op.Path))
 	}
-	return nil
+	return err
 }
 
 // openSource opens the directory that is copied, if the ledger has the source as its owner, and gives the
