@@ -21,9 +21,9 @@ import (
 // changeTries is how often a file is copied that changes meanwhile. After that, its copy is what was read last.
 const changeTries = 3
 
-// create makes the copy of an entry with build. A complete one of an earlier run stays; any other thing of the
-// name is removed.
-func (c *copying) create(ctx context.Context, d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
+// create makes the copy of an entry with build. One of an earlier run that mayStay does; any other thing of the name
+// is removed.
+func (c *copying) create(ctx context.Context, d *folder, name string, mayStay func(copied *unix.Stat_t) bool, build func() error) (made bool, err error) {
 	err = fsroot.IgnoringEINTR(build)
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
@@ -32,7 +32,7 @@ func (c *copying) create(ctx context.Context, d *folder, name string, is *unix.S
 	if err := fsroot.StatAt(d.to, name, &copied); err != nil {
 		return false, err
 	}
-	if c.isComplete(&copied, is) {
+	if mayStay(&copied) {
 		return false, nil
 	}
 	if err := c.remove(ctx, d, name); err != nil {
@@ -60,7 +60,7 @@ func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 	to, err := c.openPart(d, name, is)
 	made := to != nil
 	if err == nil && !made {
-		made, err = c.create(ctx, d, name, is, func() (err error) {
+		made, err = c.create(ctx, d, name, c.completeOf(is), func() (err error) {
 			to, err = fsroot.OpenAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
 			if err == nil && is.Nlink > 1 && is.Size >= notedBytes { // the next run may come to another name first
 				err = c.links.add(d, name, is.Ino)
@@ -165,7 +165,7 @@ func (c *copying) symlink(ctx context.Context, d *folder, name string, is *unix.
 	if err != nil {
 		return ofSource(err)
 	}
-	made, err := c.create(ctx, d, name, is, func() error { return unix.Symlinkat(target, int(d.to.Fd()), name) })
+	made, err := c.create(ctx, d, name, c.completeOf(is), func() error { return unix.Symlinkat(target, int(d.to.Fd()), name) })
 	if err != nil || !made {
 		return err
 	}
@@ -184,7 +184,7 @@ func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
-	made, err := c.create(ctx, d, name, is, func() error {
+	made, err := c.create(ctx, d, name, c.completeOf(is), func() error {
 		return unix.Mknodat(int(d.to.Fd()), name, is.Mode&unix.S_IFMT|is.Mode&0o777, 0)
 	})
 	if err != nil || !made {

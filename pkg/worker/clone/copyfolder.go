@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"sync/atomic"
@@ -113,18 +112,10 @@ func (c *copying) makeFolder(ctx context.Context, parent *folder, name string) (
 	if err := c.System.BeforeGrowing(ctx, "make "+parent.at(name)); err != nil {
 		return false, err
 	}
-	mkdir := func() error { return unix.Mkdirat(int(parent.to.Fd()), name, fsroot.PrivateDirectory) }
-	if err := fsroot.IgnoringEINTR(mkdir); !errors.Is(err, fs.ErrExist) {
-		return false, err
-	}
-	var copied unix.Stat_t
-	if err := fsroot.StatAt(parent.to, name, &copied); err != nil || copied.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return true, err
-	}
-	if err := c.remove(ctx, parent, name); err != nil {
-		return false, err
-	}
-	return false, fsroot.IgnoringEINTR(mkdir)
+	made, err := c.create(ctx, parent, name, isFolder, func() error {
+		return unix.Mkdirat(int(parent.to.Fd()), name, fsroot.PrivateDirectory)
+	})
+	return !made, err
 }
 
 // leave completes a directory that nobody uses any more, and then perhaps those above it.
@@ -180,6 +171,8 @@ func (c *copying) completeFolder(ctx context.Context, d *folder) error {
 	}
 	return err
 }
+
+func isFolder(is *unix.Stat_t) bool { return is.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 func isSameFile(a, b *unix.Stat_t) bool { return a.Ino == b.Ino && a.Dev == b.Dev }
 

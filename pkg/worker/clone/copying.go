@@ -230,7 +230,7 @@ func (c *copying) entry(ctx context.Context, d *folder, name string, placed func
 		if there, err = d.inspect(name, &is); !there {
 			break
 		}
-		if is.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if isFolder(&is) {
 			return true
 		}
 		err = c.copy(ctx, d, name, &is, placed)

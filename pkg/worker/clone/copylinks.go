@@ -203,6 +203,10 @@ func (c *copying) isComplete(copied, is *unix.Stat_t) bool {
 	return isCopyOf(copied, is) && (!c.isYoung(is) || c.isNoted(is, copied))
 }
 
+func (c *copying) completeOf(is *unix.Stat_t) func(copied *unix.Stat_t) bool {
+	return func(copied *unix.Stat_t) bool { return c.isComplete(copied, is) }
+}
+
 // openPart opens the copy of a large file that an earlier run has begun; nil if there is none.
 func (c *copying) openPart(d *folder, name string, is *unix.Stat_t) (*os.File, error) {
 	var copied unix.Stat_t
@@ -218,7 +222,7 @@ func (c *copying) openPart(d *folder, name string, is *unix.Stat_t) (*os.File, e
 func (c *copying) isLeft(d *folder, name string) (bool, error) {
 	var copied unix.Stat_t
 	err := fsroot.StatAt(d.to, name, &copied)
-	if copied.Mode&unix.S_IFMT == unix.S_IFDIR {
+	if isFolder(&copied) {
 		return timeOf(copied.Ctim).Before(c.started), err
 	}
 	return !timeOf(copied.Mtim).Before(c.begun), err
