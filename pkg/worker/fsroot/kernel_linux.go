@@ -68,14 +68,7 @@ func TryLock(f *os.File) (taken bool, err error) {
 
 // touch sets the times of an open directory to now, by the clock of the server: it sends no time.
 func touch(f *os.File) error {
-	err := IgnoringEINTR(func() error {
-		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, f.Fd(), 0, 0, 0, 0, 0)
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
-	if err != nil {
+	if err := setTimes(f, nil); err != nil {
 		return fmt.Errorf("setting the times of %s: %w", f.Name(), err)
 	}
 	return nil
@@ -201,9 +194,13 @@ func SetTimesAt(d *os.File, name string, is *unix.Stat_t) error {
 
 // SetTimes sets the times of an open file: by its name, the server would be asked for it once more.
 func SetTimes(file *os.File, is *unix.Stat_t) error {
-	times := [2]unix.Timespec{is.Atim, is.Mtim}
+	return setTimes(file, &[2]unix.Timespec{is.Atim, is.Mtim})
+}
+
+// setTimes sends no times if they are nil.
+func setTimes(file *os.File, times *[2]unix.Timespec) error {
 	return IgnoringEINTR(func() error {
-		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, file.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, file.Fd(), 0, uintptr(unsafe.Pointer(times)), 0, 0, 0)
 		if errno != 0 {
 			return errno
 		}
