@@ -3,17 +3,14 @@ package batch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 // discard moves the directory to the trash, with a record beside it that is there first: what
@@ -27,7 +24,7 @@ func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledge
 	if err != nil || info == nil {
 		return Nothing, err
 	}
-	if slot, err = b.prepareSlot(ctx, op, own, slot); err != nil {
+	if slot, err = b.trash.Prepare(ctx, b.tmp, b.Ledger, op, own, slot); err != nil {
 		return Nothing, err
 	}
 	parent, err := b.Data.Dir(ctx, path.Dir(op.Path))
@@ -154,85 +151,4 @@ func (b *Batch) resumeUndoOfOthers(ctx context.Context, op operations.Operation,
 		}
 	}
 	return false, nil
-}
-
-// prepareSlot makes the record of what goes to the trash, and gives its slot: before, if it is in the bucket that an
-// earlier run has chosen. The name of the entry says in which bucket the next run finds the directory.
-func (b *Batch) prepareSlot(ctx context.Context, op operations.Operation, own *ledger.Entry, before string) (slot string, err error) {
-	keep, forever, err := operations.ParseKeep(op.Keep)
-	if err != nil {
-		return "", err
-	}
-	now, err := b.system.ServerNow(ctx)
-	if err != nil {
-		return "", err
-	}
-	record := trash.Record{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, Forever: forever}
-	if !forever {
-		record.Due = now.Add(keep)
-	}
-	bucket, err := b.makeBucket(ctx, ledger.BucketFor(record.Due, keep, forever))
-	if err != nil {
-		return "", err
-	}
-	if slot = before; bucket != own.Bucket {
-		if err := b.trash.DropRecord(ctx, before); err != nil {
-			return "", err
-		}
-		if err := b.Ledger.Rename(ctx, op.Path, own, ledger.StateLeaving, bucket); err != nil {
-			return "", err
-		}
-		if slot, _, err = b.trash.SlotFor(ctx, bucket, op, own); err != nil {
-			return "", err
-		}
-	}
-	return slot, b.writeRecord(ctx, op, own, slot, record)
-}
-
-// makeBucket makes a bucket. On a full server, the directory goes to the trash itself instead.
-func (b *Batch) makeBucket(ctx context.Context, bucket string) (string, error) {
-	if bucket == ledger.BucketAtOnce {
-		return bucket, nil
-	}
-	err := b.trash.MakePrivate(ctx, bucket)
-	if fsroot.IsNoSpace(err) {
-		return ledger.BucketAtOnce, nil
-	}
-	return bucket, err
-}
-
-func (b *Batch) writeRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.Record) error {
-	err := b.tmp.Write(ctx, b.trash.Dir, trash.RecordName(slot), record)
-	if fsroot.IsNoSpace(err) {
-		return b.linkRecord(ctx, op, own, slot, record)
-	}
-	return err
-}
-
-// linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
-// space: only it can free some. The entry's time becomes that when the directory is due.
-func (b *Batch) linkRecord(ctx context.Context, op operations.Operation, own *ledger.Entry, slot string, record trash.Record) error {
-	d, err := b.Ledger.Tree.Dir(ctx, op.Path)
-	if err != nil {
-		return err
-	}
-	due := record.Due
-	if record.Forever {
-		due = trash.NeverDue()
-	}
-	name := trash.RecordName(slot)
-	if err := b.system.Before(ctx, "link "+b.trash.At(name)); err != nil {
-		return err
-	}
-	if err := d.Chtimes(own.FileName(), due, due); err != nil {
-		return fmt.Errorf("setting the time of the owner %s: %w", own, err)
-	}
-	if err := fsroot.IgnoreMissing(b.trash.Remove(name)); err != nil { // of an earlier run, or an earlier incarnation
-		return fmt.Errorf("removing %s: %w", b.trash.At(name), err)
-	}
-	entryFile := path.Join(path.Base(wellknown.OwnersDirectory), op.Path, own.FileName())
-	if err := b.system.State.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), name)); err != nil {
-		return fmt.Errorf("linking %s: %w", b.trash.At(name), err)
-	}
-	return nil
 }

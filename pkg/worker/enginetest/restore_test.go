@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
 func TestRestore(t *testing.T) {
@@ -51,7 +50,7 @@ func TestRestoreOfTheLastLife(t *testing.T) {
 			}
 			for n := range swept {
 				slot := incarnation(a.Volume, n+1)
-				w.remove("/.efs-stunnel/trash/" + trash.RecordName(slot))
+				w.remove("/.efs-stunnel/trash/" + "@" + slot)
 				w.remove("/.efs-stunnel/trash/" + slot + "/" + []string{"one", "two"}[n])
 				w.remove("/.efs-stunnel/trash/" + slot)
 			}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -74,8 +75,7 @@ func volumeOf(slot string) string {
 	return volume
 }
 
-// RecordName returns the file of the record of a slot.
-func RecordName(slot string) string {
+func recordName(slot string) string {
 	return path.Join(path.Dir(slot), wellknown.OwnerPrefix+path.Base(slot))
 }
 
@@ -97,6 +97,83 @@ func (t *Trash) SlotFor(ctx context.Context, bucket string, op operations.Operat
 	}
 }
 
+// Prepare writes the record of a directory that goes to the trash, and gives its slot: before, if it is in the bucket
+// that an earlier run has chosen. The name of the entry says in which bucket the next run finds the directory.
+func (t *Trash) Prepare(ctx context.Context, tmp *fsroot.TmpDirs, l *ledger.Ledger, op operations.Operation, own *ledger.Entry, before string) (slot string, err error) {
+	keep, forever, err := operations.ParseKeep(op.Keep)
+	if err != nil {
+		return "", err
+	}
+	now, err := t.System.ServerNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	record := Record{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, Forever: forever}
+	if !forever {
+		record.Due = now.Add(keep)
+	}
+	bucket, err := t.makeBucket(ctx, ledger.BucketFor(record.Due, keep, forever))
+	if err != nil {
+		return "", err
+	}
+	if slot = before; bucket != own.Bucket {
+		if err := t.DropRecord(ctx, before); err != nil {
+			return "", err
+		}
+		if err := l.Rename(ctx, op.Path, own, ledger.StateLeaving, bucket); err != nil {
+			return "", err
+		}
+		if slot, _, err = t.SlotFor(ctx, bucket, op, own); err != nil {
+			return "", err
+		}
+	}
+	err = tmp.Write(ctx, t.Dir, recordName(slot), record)
+	if fsroot.IsNoSpace(err) {
+		err = t.linkRecord(ctx, l, slot, record)
+	}
+	return slot, err
+}
+
+// makeBucket makes a bucket. On a full server, the directory goes to the trash itself instead.
+func (t *Trash) makeBucket(ctx context.Context, bucket string) (string, error) {
+	if bucket == ledger.BucketAtOnce {
+		return bucket, nil
+	}
+	err := t.MakePrivate(ctx, bucket)
+	if fsroot.IsNoSpace(err) {
+		return ledger.BucketAtOnce, nil
+	}
+	return bucket, err
+}
+
+// linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
+// space: only it can free some. The entry's time becomes that when the directory is due.
+func (t *Trash) linkRecord(ctx context.Context, l *ledger.Ledger, slot string, record Record) error {
+	d, err := l.Tree.Dir(ctx, record.Path)
+	if err != nil {
+		return err
+	}
+	due, own := record.Due, record.Owner
+	if record.Forever {
+		due = neverDue()
+	}
+	name := recordName(slot)
+	if err := t.System.Before(ctx, "link "+t.At(name)); err != nil {
+		return err
+	}
+	if err := d.Chtimes(own.FileName(), due, due); err != nil {
+		return fmt.Errorf("setting the time of the owner %s: %w", own, err)
+	}
+	if err := fsroot.IgnoreMissing(t.Remove(name)); err != nil { // of an earlier run, or an earlier incarnation
+		return fmt.Errorf("removing %s: %w", t.At(name), err)
+	}
+	entryFile := path.Join(path.Base(wellknown.OwnersDirectory), record.Path, own.FileName())
+	if err := t.System.State.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), name)); err != nil {
+		return fmt.Errorf("linking %s: %w", t.At(name), err)
+	}
+	return nil
+}
+
 // foundRecord is the result of reading a record's file. record is nil if the file does not exist, or cannot be
 // decoded, which protects the directory.
 type foundRecord struct {
@@ -107,7 +184,7 @@ type foundRecord struct {
 }
 
 func (t *Trash) readRecord(ctx context.Context, slot string) foundRecord {
-	name := RecordName(slot)
+	name := recordName(slot)
 	if err := t.System.Before(ctx, "read record "+t.At(name)); err != nil {
 		return foundRecord{slot: slot, err: err}
 	}
@@ -200,19 +277,19 @@ func parseRecord(slot string, data []byte, written time.Time) *Record {
 // entryAsRecord reads an entry of the ledger that a full server had no space to put a record beside:
 // its file has the time when the directory is due.
 func entryAsRecord(slot string, data []byte, written time.Time) *Record {
-	e, err := ledger.ParseEntry(RecordName(volumeOf(slot)), data)
+	e, err := ledger.ParseEntry(recordName(volumeOf(slot)), data)
 	if err != nil {
 		return nil
 	}
-	return &Record{Owner: e, Volume: e.Volume, Deleted: e.When, Due: written, Slot: slot, Forever: written.Equal(NeverDue())}
+	return &Record{Owner: e, Volume: e.Volume, Deleted: e.When, Due: written, Slot: slot, Forever: written.Equal(neverDue())}
 }
 
-// NeverDue is a time that every server can give a file.
-func NeverDue() time.Time { return time.Unix(1<<31-1, 0) }
+// neverDue is a time that every server can give a file.
+func neverDue() time.Time { return time.Unix(1<<31-1, 0) }
 
 // DropRecord removes the record of a slot whose directory is in the trash no more.
 func (t *Trash) DropRecord(ctx context.Context, slot string) error {
-	return t.RemoveEntry(ctx, RecordName(slot))
+	return t.RemoveEntry(ctx, recordName(slot))
 }
 
 // Gids gives the groups of the directories.
