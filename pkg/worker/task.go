@@ -82,9 +82,6 @@ func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *o
 	return err
 }
 
-// progressEvery is how many removals are counted at once: few, because each can be slow.
-const progressEvery = 100
-
 // logSweep logs the progress of a sweep at intervals until stop, also while nothing is removed, so that the log
 // shows a server that hangs.
 func (j job) logSweep() (options treewalk.Options, stop func()) {
@@ -93,7 +90,7 @@ func (j job) logSweep() (options treewalk.Options, stop func()) {
 	stop = every(wellknown.SweepProgressInterval, func() {
 		j.log.Info("sweep in progress", counts("removed", swept.Load().Removed, "volumes", swept.Load().Volumes))
 	})
-	return treewalk.Options{Progress: func(s operations.Swept) { swept.Store(&s) }, Every: progressEvery}, stop
+	return treewalk.Options{Progress: func(s operations.Swept) { swept.Store(&s) }}, stop
 }
 
 const (

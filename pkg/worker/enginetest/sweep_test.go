@@ -127,7 +127,7 @@ func TestSweepCountsAndReportsProgress(t *testing.T) {
 		w.done(cleanupOf(a, "/ns/data"))
 		f := w.open(nil)
 		var reported []int64
-		swept, err := trash.Sweep(t.Context(), f, treewalk.Options{Workers: workers, Every: 100, Progress: func(s operations.Swept) {
+		swept, err := trash.Sweep(t.Context(), f, treewalk.Options{Workers: workers, Progress: func(s operations.Swept) {
 			reported = append(reported, s.Removed)
 		}})
 		f.Close()
@@ -137,7 +137,7 @@ func TestSweepCountsAndReportsProgress(t *testing.T) {
 		if swept.Removed != want || swept.Volumes != 1 {
 			t.Errorf("%d workers: %+v, want %d removals", workers, swept, want)
 		}
-		if len(reported) != int(want/100)+1 || reported[0] != 100 || reported[len(reported)-1] != want {
+		if len(reported) != int(want)+1 || reported[0] != 1 || reported[len(reported)-1] != want { // the last one at the end
 			t.Errorf("%d workers reported %v of %d", workers, reported, want)
 		}
 		w.wantEmptyTrash()
@@ -155,7 +155,11 @@ func TestSweepIsResumed(t *testing.T) {
 	for stops := int64(1); ; stops++ {
 		ctx, stop := context.WithCancel(t.Context())
 		f := w.open(nil)
-		swept, err := trash.Sweep(ctx, f, treewalk.Options{Workers: 2, Every: 17, Progress: func(operations.Swept) { stop() }})
+		swept, err := trash.Sweep(ctx, f, treewalk.Options{Workers: 2, Progress: func(s operations.Swept) {
+			if s.Removed == 17 {
+				stop()
+			}
+		}})
 		f.Close()
 		stop()
 		removed += swept.Removed

@@ -1,7 +1,6 @@
 package treewalk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,18 +19,16 @@ import (
 type Options struct {
 	// Workers is how many directories are emptied, or records read, at once; 0 is fsroot.DefaultSweepWorkers.
 	Workers int
-	// Progress, if not nil, is called after every Every removals; one call at a time.
+	// Progress, if not nil, is called after every removal; one call at a time.
 	Progress func(operations.Swept)
-	Every    int64 // 0 is 1000
 }
 
 const (
-	pieceSize    = 256 // entries of a directory that are read at once
-	clearedBy    = 64  // of which so many are removed by one walker: more than four in a directory would wait for each other
-	maxDepth     = 16  // of open directories below each other
-	maxPasses    = 4   // of a directory that is filled while it is emptied
-	maxErrors    = 8
-	defaultEvery = 1000
+	pieceSize = 256 // entries of a directory that are read at once
+	clearedBy = 64  // of which so many are removed by one walker: more than four in a directory would wait for each other
+	maxDepth  = 16  // of open directories below each other
+	maxPasses = 4   // of a directory that is filled while it is emptied
+	maxErrors = 8
 )
 
 // removal empties a directory, such as the staging directory of sweeps, many branches at once: over NFS each
@@ -47,10 +44,9 @@ type removal struct {
 	options Options
 	stop    context.CancelFunc // ends the removal after a step that failed
 
-	mu       sync.Mutex
-	swept    operations.Swept // guarded by mu
-	reported int64            // guarded by mu; removals at the last progress
-	errs     []error          // guarded by mu; the first few
+	mu    sync.Mutex
+	swept operations.Swept // guarded by mu
+	errs  []error          // guarded by mu; the first few
 }
 
 // branch is a directory that is being emptied, and is removed when its last user leaves: the walker that reads it,
@@ -94,7 +90,6 @@ func Empty(job context.Context, w *Walkers, d *fsroot.Dir, stage iter.Seq2[[]str
 }
 
 func newRemoval(w *Walkers, d *fsroot.Dir, options Options) *removal {
-	options.Every = cmp.Or(options.Every, defaultEvery)
 	if options.Progress == nil {
 		options.Progress = func(operations.Swept) {}
 	}
@@ -230,10 +225,7 @@ func (r *removal) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.swept.Removed++
-	if r.swept.Removed-r.reported >= r.options.Every {
-		r.reported = r.swept.Removed
-		r.options.Progress(r.swept)
-	}
+	r.options.Progress(r.swept)
 }
 
 // fail records that a branch stays, and with it those above. What was removed by another process
