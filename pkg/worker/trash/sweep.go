@@ -53,20 +53,30 @@ type sweep struct {
 	swept    operations.Swept
 }
 
-// emitFunc hands names in the staging directory, or an error, to the removal. It reports whether to go on.
-type emitFunc func(names []string, err error) bool
+// emitFunc hands names in the staging directory, or an error, to the removal. What cannot be staged does not keep the
+// rest from going, unless emitFunc returns errEnded.
+type emitFunc func(names []string, err error) error
+
+// errEnded ends the staging of a sweep that is stopped.
+var errEnded = errors.New("the sweep has ended")
 
 // run removes what stage gives.
-func (s *sweep) run(ctx context.Context, stage func(context.Context, emitFunc), options treewalk.Options) (operations.Swept, error) {
+func (s *sweep) run(ctx context.Context, stage func(context.Context, emitFunc) error, options treewalk.Options) (operations.Swept, error) {
 	s.workers = cmp.Or(options.Workers, fsroot.DefaultSweepWorkers)
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return operations.Swept{}, err
 	}
 	staged := func(yield func([]string, error) bool) {
-		stage(ctx, func(names []string, err error) bool {
-			return yield(names, err) && ctx.Err() == nil && !fsroot.IsStop(err)
+		err := stage(ctx, func(names []string, err error) error {
+			if !yield(names, err) || ctx.Err() != nil || fsroot.IsStop(err) {
+				return errEnded
+			}
+			return nil
 		})
+		if !errors.Is(err, errEnded) {
+			yield(nil, err)
+		}
 	}
 	removed, err := treewalk.Empty(ctx, treewalk.NewWalkers(s.system, s.workers-1, 0), s.staging, staged, options)
 	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
@@ -90,30 +100,29 @@ func (s *sweep) close() {
 }
 
 // stage moves what is due to the staging directory, and emits the new names, piece by piece.
-func (s *sweep) stage(ctx context.Context, emit emitFunc) {
-	if !s.stageAbandoned(ctx, emit) {
-		return
+func (s *sweep) stage(ctx context.Context, emit emitFunc) error {
+	if err := s.stageAbandoned(ctx, emit); err != nil {
+		return err
 	}
 	names, err := s.trash.Names(ctx)
 	if err != nil {
-		emit(nil, err)
-		return
+		return err
 	}
 	for _, bucket := range buckets(names) {
 		at, ok := ledger.BucketTime(bucket)
 		if ok && at.After(s.now) {
 			s.waitUntil(at)
-		} else if ok && !s.stageBucket(ctx, bucket, emit) {
-			return
+		} else if ok {
+			if err := s.stageBucket(ctx, bucket, emit); err != nil {
+				return err
+			}
 		}
 	}
-	if err := s.count(ctx); err != nil {
-		emit(nil, err)
-	}
+	return s.count(ctx)
 }
 
 // stageSelected moves what is selected to the staging directory, bucket by bucket.
-func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) {
+func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) error {
 	var slots []string
 	err := s.trash.eachRecord(ctx, func(record *Record) {
 		if s.selected(record) {
@@ -123,11 +132,10 @@ func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) {
 		}
 	})
 	if err != nil {
-		emit(nil, err)
-		return
+		return err
 	}
 	slices.Sort(slots)
-	s.stagePieces(ctx, slots, emit)
+	return s.stagePieces(ctx, slots, emit)
 }
 
 // count counts what stays.
@@ -149,25 +157,25 @@ func (s *sweep) count(ctx context.Context) error {
 // stagedAtOnce bounds how long batches wait for the lock.
 const stagedAtOnce = 64
 
-func (s *sweep) stagePieces(ctx context.Context, slots []string, emit emitFunc) (goOn bool) {
+func (s *sweep) stagePieces(ctx context.Context, slots []string, emit emitFunc) error {
 	for piece := range slices.Chunk(slots, stagedAtOnce) {
-		if !emit(s.stageSome(ctx, piece)) {
-			return false
+		if err := emit(s.stageSome(ctx, piece)); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // stageBucket stages what is in a bucket, all of which should be due, and removes the bucket.
-func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) (goOn bool) {
+func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) error {
 	listed, err := s.trash.list(ctx, bucket)
-	if !s.stagePieces(ctx, listed.records, emit) {
-		return false
+	if err := s.stagePieces(ctx, listed.records, emit); err != nil {
+		return err
 	}
 	if err == nil && bucket != ledger.BucketAtOnce {
 		err = s.dropBucket(ctx, bucket)
 	}
-	return err == nil || emit(nil, err)
+	return emit(nil, err)
 }
 
 // dropBucket removes a bucket, if it is empty, under the lock: no batch is about to fill it.
@@ -315,10 +323,10 @@ func lockUnused(place *fsroot.Dir, isOld func(used time.Time) bool) (*os.File, e
 const abandonedAfter = 30 * 24 * time.Hour
 
 // stageAbandoned moves copies that no run goes on with to the staging directory.
-func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) (more bool) {
+func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) error {
 	clones, err := s.system.State.Enter(ctx, ClonesName)
 	if err != nil {
-		return fsroot.IgnoreMissing(err) == nil || emit(nil, err)
+		return emit(nil, fsroot.IgnoreMissing(err))
 	}
 	defer clones.Close()
 	volumes, err := clones.Names(ctx)
@@ -331,9 +339,13 @@ func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) (more bool) {
 		if r, ok := fsroot.AsRefusal(err); ok && r.Reason == operations.Locked {
 			continue
 		}
-		if err != nil && !emit(nil, err) || err == nil && name != "" && !emit([]string{name}, nil) {
-			return false
+		var staged []string
+		if err == nil && name != "" {
+			staged = []string{name}
+		}
+		if err := emit(staged, err); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
