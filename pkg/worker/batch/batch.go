@@ -80,8 +80,7 @@ type Batch struct {
 	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
 
-	listing sync.Mutex
-	slots   map[string][]string // of the trash, by volume, as a phase has listed them; nil until then; guarded by listing
+	slots func() (map[string][]string, error) // of the trash, by volume, see beginPhase
 
 	// otherRecords are those that findByClaim has read, by claim uid; nil until then. Only restores use them, which are
 	// in one set.
@@ -112,6 +111,7 @@ func (b *Batch) open(ctx context.Context) (err error) {
 	if b.trash, err = trash.Open(ctx, b.system); err != nil {
 		return err
 	}
+	b.beginPhase(ctx)
 	owners, err := b.system.State.Ensure(ctx, path.Base(wellknown.OwnersDirectory))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -101,7 +102,7 @@ func (b *Batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 
 // wasTrashed reports whether an earlier run of a cleanup has moved the directory to the trash.
 func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bool, err error) {
-	slots, err := b.listedSlots(ctx)
+	slots, err := b.slots()
 	if err != nil {
 		return false, err
 	}
@@ -109,14 +110,10 @@ func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bo
 	return was, err
 }
 
-// listedSlots lists the trash once for a phase: what an earlier phase has moved there is in the list.
-func (b *Batch) listedSlots(ctx context.Context) (slots map[string][]string, err error) {
-	b.listing.Lock()
-	defer b.listing.Unlock()
-	if b.slots == nil {
-		b.slots, err = b.trash.SlotsByVolume(ctx)
-	}
-	return b.slots, err
+// beginPhase has the trash listed once for a phase, when that is needed first: what an earlier phase has moved there is
+// in the list.
+func (b *Batch) beginPhase(ctx context.Context) {
+	b.slots = sync.OnceValues(func() (map[string][]string, error) { return b.trash.SlotsByVolume(ctx) })
 }
 
 // kept is the result of a cleanup that is done and leaves the directory.

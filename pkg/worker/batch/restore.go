@@ -84,7 +84,7 @@ func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash
 
 // findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
 func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.Record, error) {
-	slots, err := b.listedSlots(ctx)
+	slots, err := b.slots()
 	if err != nil {
 		return nil, err
 	}
@@ -114,18 +114,22 @@ func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) 
 }
 
 // findByClaim finds the directory of a claim whose volume is not named after it, as those of the
-// original system. findByVolume has listed the slots before. Their records are read once for a batch:
+// original system. Their records are read once for a batch:
 // restores come last in it.
 func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, error) {
 	if b.otherRecords == nil {
 		records := map[string][]*trash.Record{}
+		all, err := b.slots()
+		if err != nil {
+			return nil, err
+		}
 		var others []string
-		for volume, slots := range b.slots {
+		for volume, slots := range all {
 			if !namedAfterClaim.MatchString(volume) {
 				others = append(others, slots...)
 			}
 		}
-		err := b.trash.RecordsOf(ctx, others, func(record *trash.Record) {
+		err = b.trash.RecordsOf(ctx, others, func(record *trash.Record) {
 			uid := record.Owner.ClaimUID
 			records[uid] = append(records[uid], record)
 		})

@@ -18,7 +18,7 @@ func (b *Batch) run(ctx context.Context, ops []operations.Operation, options Opt
 	results := make([]operations.Result, len(ops))
 	var mu sync.Mutex
 	for _, phase := range phases(ops) {
-		b.slots = nil
+		b.beginPhase(ctx)
 		runPhase(ctx, phase, cmp.Or(options.Workers, defaultWorkers), func(i int) {
 			start := time.Now()
 			ended := b.Do(ctx, ops[i])
