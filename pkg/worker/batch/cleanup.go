@@ -259,6 +259,12 @@ func (b *Batch) release(ctx context.Context, op operations.Operation) (Outcome, 
 	return done, b.Ledger.Drop(ctx, op.Path, found.Own)
 }
 
+// DiscardCopy moves what a clone that was published has left to where sweeps remove everything.
+func (b *Batch) DiscardCopy(ctx context.Context, volume string) error {
+	_, err := b.trash.DiscardCopy(ctx, volume, nil)
+	return err
+}
+
 // abandon ends a clone whose claim is deleted. The copy goes where sweeps remove everything, whether it is
 // complete or not; if it was published, as the directory of any volume that is cleaned up.
 func (b *Batch) abandon(ctx context.Context, op operations.Operation) (Outcome, error) {

@@ -115,7 +115,7 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 		}
 		if isPublished(c.op, found) {
 			published = batch.DoneBy(batch.Cloned, operations.Result{GID: found.Own.GID})
-			note, err := dropPlace(ctx, c.System, c.op.Volume)
+			note, err := dropPlace(ctx, b, c.System, c.op.Volume)
 			published.Message = strings.TrimPrefix(note, "; ")
 			return err
 		}
@@ -272,7 +272,7 @@ func (c *clone) publish(ctx context.Context, summary string) (o batch.Outcome, e
 		if err := c.moveOut(ctx, b, found, gid); err != nil {
 			return err
 		}
-		note, err := c.leave(ctx)
+		note, err := c.leave(ctx, b)
 		o = batch.DoneBy(batch.Cloned, operations.Result{GID: gid, Message: summary + note})
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
@@ -118,19 +119,19 @@ func (c *clone) empty(ctx context.Context, copying *copying, names ...string) er
 
 // leave removes the place. Its lock is closed first: over NFS an open file is not removed, but gets a name
 // that starts with .nfs, and the directory is not empty. Whoever waited for the lock finds the place gone.
-func (c *clone) leave(ctx context.Context) (note string, err error) {
+func (c *clone) leave(ctx context.Context, b *batch.Batch) (note string, err error) {
 	_ = c.lock.Close() // nothing was written to it
 	c.lock = nil
-	return dropPlace(ctx, c.System, c.op.Volume)
+	return dropPlace(ctx, b, c.System, c.op.Volume)
 }
 
 // dropPlace removes the place of a copy that was published. What cannot be removed, such as the .nfs… name of a file
 // that another run has open, goes with its place to where sweeps remove everything. The volume is complete, so what
 // is left there is a note.
-func dropPlace(ctx context.Context, f *fsroot.FileSystem, volume string) (note string, err error) {
+func dropPlace(ctx context.Context, b *batch.Batch, f *fsroot.FileSystem, volume string) (note string, err error) {
 	err = removePlace(ctx, f, volume)
 	if err != nil && !fsroot.IsStop(err) {
-		err = stagePlace(ctx, f, volume)
+		err = b.DiscardCopy(ctx, volume)
 	}
 	if err == nil || fsroot.IsStop(err) {
 		return "", err
@@ -155,14 +156,4 @@ func removePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error
 		}
 	}
 	return clones.RemoveEntry(ctx, volume)
-}
-
-func stagePlace(ctx context.Context, f *fsroot.FileSystem, volume string) error {
-	t, err := trash.Open(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	_, err = t.DiscardCopy(ctx, volume, nil)
-	return err
 }
