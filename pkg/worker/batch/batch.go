@@ -68,7 +68,7 @@ const defaultWorkers = 16
 // it has read of the ledger stays true. Operations of several sets use it at once.
 type Batch struct {
 	system *fsroot.FileSystem
-	Lock   *fsroot.HeldLock
+	lock   *fsroot.HeldLock
 	tmp    *fsroot.TmpDirs
 	trash  *trash.Trash
 	Data   *fsroot.Tree // the directories of volumes, and those on the way to them
@@ -95,7 +95,7 @@ type Batch struct {
 
 // Begin begins a batch, whose caller has the lock.
 func Begin(ctx context.Context, f *fsroot.FileSystem, lock *fsroot.HeldLock) (*Batch, error) {
-	b := &Batch{system: f, Lock: lock, tmp: &fsroot.TmpDirs{System: f, Lock: lock}, newOwners: map[string]bool{}}
+	b := &Batch{system: f, lock: lock, tmp: &fsroot.TmpDirs{System: f, Lock: lock}, newOwners: map[string]bool{}}
 	b.Data = fsroot.NewTree(f.Root, b.makeShared)
 	if err := b.open(ctx); err != nil {
 		b.End()
@@ -216,7 +216,7 @@ func (b *Batch) Check(ctx context.Context, op operations.Operation) error {
 	if err := b.system.Before(ctx, "begin "+string(op.Kind)); err != nil {
 		return err
 	}
-	if err := b.Lock.WasLost(); err != nil {
+	if err := b.lock.WasLost(); err != nil {
 		return err
 	}
 	if err := operations.CheckPath(op.Path); err != nil {

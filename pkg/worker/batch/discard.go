@@ -32,7 +32,7 @@ func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledge
 		return Nothing, err
 	}
 	b.Data.Forget(op.Path)
-	if err := b.Lock.Check(); err != nil {
+	if err := b.lock.Check(); err != nil {
 		return Nothing, err
 	}
 	if err := parent.MoveTo(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.Dir, slot); err != nil {

@@ -35,6 +35,23 @@ func (b *Batch) makeVolume(ctx context.Context, op operations.Operation, gid int
 	return b.makeDirectory(ctx, parent, path.Base(op.Path), attributes{mode: mode, uid: op.UID, gid: gid})
 }
 
+// Place moves a complete directory to the operation's path. The locks are checked just before that.
+func (b *Batch) Place(ctx context.Context, op operations.Operation, step string, from *fsroot.Dir, name string, locks ...*fsroot.HeldLock) error {
+	parent, err := b.Data.Ensure(ctx, path.Dir(op.Path))
+	for _, lock := range append(locks, b.lock) {
+		if err == nil {
+			err = lock.Check()
+		}
+	}
+	if err == nil {
+		err = from.MoveTo(ctx, step+" "+op.Path, name, parent, path.Base(op.Path))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return fsroot.Replaced(op.Path).Because(err)
+	}
+	return err
+}
+
 // makeShared makes a directory on the way to volumes: root's, so that no tenant can put a link
 // into it. Only one is made at a time: a rename replaces an empty directory, so a second one of the
 // same name would take the place of the first, which a volume may be about to use.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path"
 	"regexp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -154,18 +153,7 @@ func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot strin
 	if err := fsroot.WantDirectory(info, b.trash.At(slot)); err != nil {
 		return err
 	}
-	parent, err := b.Data.Ensure(ctx, path.Dir(op.Path))
-	if err != nil {
-		return err
-	}
-	if err := b.Lock.Check(); err != nil {
-		return err
-	}
-	err = b.trash.MoveTo(ctx, "restore "+op.Path, slot, parent, path.Base(op.Path))
-	if errors.Is(err, fs.ErrExist) {
-		return fsroot.Replaced(op.Path).Because(err)
-	}
-	return err
+	return b.Place(ctx, op, "restore", b.trash.Dir, slot)
 }
 
 // dropOrphan drops a record whose directory is not in the trash any more.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -306,17 +305,7 @@ func (c *clone) moveOut(ctx context.Context, b *batch.Batch, found ledger.Occupa
 	if err != nil {
 		return err
 	}
-	parent, err := b.Data.Ensure(ctx, path.Dir(c.op.Path))
-	if err == nil {
-		err = errors.Join(b.Lock.Check(), c.lock.Check())
-	}
-	if err == nil {
-		err = c.place.MoveTo(ctx, "publish "+c.op.Path, copyName, parent, path.Base(c.op.Path))
-	}
-	if errors.Is(err, fs.ErrExist) {
-		err = fsroot.Replaced(c.op.Path).Because(err)
-	}
-	if err != nil {
+	if err := b.Place(ctx, c.op, "publish", c.place, copyName, c.lock); err != nil {
 		return b.Withdraw(ctx, c.op, found, e, err)
 	}
 	return nil
