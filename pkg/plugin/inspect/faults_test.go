@@ -46,8 +46,8 @@ func TestFaults(t *testing.T) {
 		}, expectation{node, Note, StartupTaint}},
 		"a port is taken": {func(_ *testing.T, s *Snapshot) { tunnelProblem(s, wellknown.EventPortTaken, "taken", time.Minute) }, expectation{node, Problem, wellknown.EventPortTaken}},
 		"the pinned ConfigMap is unreadable": {func(_ *testing.T, s *Snapshot) {
-			s.Pinned = &corev1.ConfigMap{Data: map[string]string{wellknown.TargetsKey: "x: ["}}
-		}, expectation{"configmap efs-stunnel-pinned", Problem, TableUnreadable}},
+			tableProblem(s, wellknown.EventTableUnreadable, "ConfigMap efs-stunnel-pinned cannot be read", time.Minute)
+		}, expectation{"installation efs-stunnel", Problem, TableUnreadable}},
 		"a target is unreadable": {func(_ *testing.T, s *Snapshot) {
 			bad := target()
 			bad.Port = 20491

@@ -170,7 +170,9 @@ func pending(s *Snapshot) *corev1.PersistentVolumeClaim {
 // inJob adds claim team/new and a mount Job for it, whose pod is on node n1.
 func inJob(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
 	t.Helper()
-	return addJob(t, s, setup(t, pending(s)))
+	claim := pending(s)
+	says(claim, status.DirectoryIsMade, "…")
+	return addJob(t, s, setup(t, claim))
 }
 
 func addJob(t *testing.T, s *Snapshot, operation operations.Operation) (*batchv1.Job, *corev1.Pod) {
@@ -186,7 +188,9 @@ func addJob(t *testing.T, s *Snapshot, operation operations.Operation) (*batchv1
 // inCloneJob has claim team/new be a copy of team/data, which a Job makes.
 func inCloneJob(t *testing.T, s *Snapshot) *corev1.Pod {
 	t.Helper()
-	operation := setup(t, pending(s))
+	claim := pending(s)
+	says(claim, status.VolumeIsCopied, "…")
+	operation := setup(t, claim)
 	operation.Kind, operation.Directory, operation.Rules = operations.Clone, operations.Directory{}, operations.Rules{}
 	operation.Source = operations.Source{SourcePath: "/team/data", SourceVolume: "pvc-" + boundUID, SourceClaim: "data", SourceClaimUID: boundUID}
 	settings := mountjobs.Settings{Namespace: s.Namespace, Image: "registry.example.com/efs-worker:1.2"}
@@ -262,9 +266,9 @@ func addEvent(s *Snapshot, component string, about corev1.ObjectReference, reaso
 
 // says has the manager say why a claim has no volume.
 func says(claim *corev1.PersistentVolumeClaim, cause Cause, message string) {
-	claim.Status.Conditions = append(claim.Status.Conditions, corev1.PersistentVolumeClaimCondition{
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
 		Type: wellknown.ConditionProvisioned, Status: corev1.ConditionFalse, Reason: string(cause), Message: message, LastTransitionTime: ago(time.Minute),
-	})
+	}}
 }
 
 // tableProblem has the leader say what is wrong with the installation, or with its file system.

@@ -74,9 +74,7 @@ func TestSharedVolumes(t *testing.T) {
 			if len(results) != 1 || results[0].Level != tt.want.level || results[0].Cause != tt.want.cause || results[0].Object != "sharedvolume team/reports" {
 				t.Errorf("got %+v, want %+v", results, tt.want)
 			}
-			if tt.want.level == Problem && results[0].Remedy == "" {
-				t.Error("no remedy")
-			}
+			expect(t, s, expectation{"sharedvolume team/reports", tt.want.level, tt.want.cause})
 			status := NewStatus(s)
 			if shown := len(status.SharedVolumes) == 1; shown != (tt.want.level != OK) || status.SharedVolumeCount != 1 {
 				t.Errorf("status has %d of %d", len(status.SharedVolumes), status.SharedVolumeCount)

@@ -1,11 +1,17 @@
-// Package inspect says what state an installation is in, and what is wrong with it. Gather reads the
-// objects; all conclusions depend on its Snapshot only.
+// Package inspect says what state an installation is in, and what is wrong with it, in three steps, which begin
+// the names of the files.
 //
-//	Gather --Snapshot--> NewStatus, Examine --Status, Diagnosis--> Write
+//	Gather --Snapshot--> one pure function for each subject --Results--> NewStatus, Examine --> Write
+//
+// A verdict of the manager or of an agent is a condition of an object, and is only repeated. Derived from objects is
+// what no program can say: that one does not run, and what belongs to others.
 package inspect
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -27,7 +32,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Snapshot is the objects of an installation. An object that does not exist is nil; so is one that could
+// Snapshot has the objects of an installation. An object that does not exist is nil; so is one that could
 // not be read, which Unread says.
 type Snapshot struct {
 	Namespace   string // of the installation
@@ -59,7 +64,18 @@ type Snapshot struct {
 	Unread []Unread
 }
 
-// Unread is what the user has no right to read.
+// Resources that several checks need.
+const (
+	claimResource  = "persistentvolumeclaims"
+	volumeResource = "persistentvolumes"
+	classResource  = "storageclasses.storage.k8s.io"
+	// sharedResource has no objects where the definition is not installed.
+	sharedResource = v1alpha1.SharedVolumeResource + "." + v1alpha1.GroupName
+	// tunnelResource has the objects that say how tunnels are.
+	tunnelResource = v1alpha1.NodeTunnelsResource + "." + v1alpha1.GroupName
+)
+
+// Unread names what the user has no right to read.
 type Unread struct {
 	Verb      string `json:"verb"`
 	Resource  string `json:"resource"`            // with its API group: deployments.apps
@@ -68,10 +84,7 @@ type Unread struct {
 }
 
 func (u Unread) String() string {
-	text := u.Verb + " " + u.Resource
-	if u.Name != "" {
-		text += " " + u.Name
-	}
+	text := strings.TrimSpace(u.Verb + " " + u.Resource + " " + u.Name)
 	if u.Namespace == "" {
 		return text + " in all namespaces"
 	}
@@ -86,158 +99,125 @@ func (u Unread) Result(object string) Result {
 	}
 }
 
-// lacks says whether some objects of a resource could not be read.
-func (s *Snapshot) lacks(resource string) bool {
-	return slices.ContainsFunc(s.Unread, func(u Unread) bool { return u.Resource == resource })
+// lacks reports whether some objects of a resource could not be read.
+func lacks(unread []Unread, resource string) bool {
+	return slices.ContainsFunc(unread, func(u Unread) bool { return u.Resource == resource })
 }
 
-// facts are a snapshot with what follows from single objects of it.
-type facts struct {
-	*Snapshot
-	table    ports.Table
-	tableErr error                  // why the table, or a part of it, cannot be read
-	invalid  map[string]error       // targets that cannot be read
-	classes  map[string]storedClass // ours, by name
-	jobs     []jobFacts             // ours, the newest first
-	attempts map[string]position    // the newest operation for each volume
-	claims   map[types.NamespacedName]*corev1.PersistentVolumeClaim
-	volumes  map[string]volumes.Volume   // by name
-	events   map[eventKey][]corev1.Event // the newest first
-	tunnels  map[string]*v1alpha1.NodeTunnels
-	shown    map[string]*v1alpha1.FileSystem // by id
+func (s *Snapshot) lacks(resource string) bool { return lacks(s.Unread, resource) }
+
+// keep returns the items for which a condition is true.
+func keep[T any](all []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(item T) bool { return !is(item) })
 }
 
-type storedClass struct {
-	object *storagev1.StorageClass
-	class  volumes.Class
-	err    error // why claims of it are refused
+// first returns the item for which a condition is true, the zero value if there is none.
+func first[T any](all []T, is func(T) bool) (found T) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i]
+	}
+	return found
 }
 
-// position is that of an operation among those of all Jobs.
-type position struct{ job, operation int }
+// PodsByPart returns the installation's pods: of the manager, of mount Jobs and sweeps, and of node agents.
+func (s *Snapshot) PodsByPart() (managers, workers, agents []*corev1.Pod) {
+	jobs := map[types.UID]bool{}
+	for _, job := range s.OurJobs() {
+		jobs[job.UID] = true
+	}
+	for _, pod := range s.Pods {
+		owner := metav1.GetControllerOf(pod)
+		switch {
+		case isAgent(pod):
+			agents = append(agents, pod)
+		case owner != nil && jobs[owner.UID]:
+			workers = append(workers, pod)
+		case pod.Labels[wellknown.LabelProgram] == wellknown.ProgramManager:
+			managers = append(managers, pod)
+		}
+	}
+	return managers, workers, agents
+}
+
+// OurPods returns those of PodsByPart.
+func (s *Snapshot) OurPods() []*corev1.Pod {
+	managers, workers, agents := s.PodsByPart()
+	return slices.Concat(managers, workers, agents)
+}
+
+// OurJobs returns mount Jobs and sweep Jobs.
+func (s *Snapshot) OurJobs() []*batchv1.Job {
+	return keep(s.Jobs, func(job *batchv1.Job) bool {
+		_, err := mountjobs.Identify(job)
+		return err == nil
+	})
+}
+
+// OurClaims returns those of the provisioner, of SharedVolumes and of file systems' roots. Those that are not
+// bound come first.
+func (s *Snapshot) OurClaims() []*corev1.PersistentVolumeClaim {
+	f := derive(s)
+	isBound := func(claim *corev1.PersistentVolumeClaim) bool { return claim.Status.Phase == corev1.ClaimBound }
+	ours := keep(s.Claims, func(claim *corev1.PersistentVolumeClaim) bool {
+		_, shared := claim.Annotations[wellknown.AnnotationSharedVolume]
+		return shared || f.isClaimOurs(claim) || f.isRoot(claim)
+	})
+	return slices.Concat(slices.DeleteFunc(slices.Clone(ours), isBound), keep(ours, isBound))
+}
+
+// OurVolumes returns those of OurClaims, and those that were released. Those that are not bound come first.
+func (s *Snapshot) OurVolumes() []*corev1.PersistentVolume {
+	isBound := func(volume *corev1.PersistentVolume) bool { return volume.Status.Phase == corev1.VolumeBound }
+	ours := keep(s.Volumes, func(volume *corev1.PersistentVolume) bool {
+		_, shared := volume.Annotations[wellknown.AnnotationSharedVolume]
+		return shared || volumes.Read(volume, s.Provisioner).Kind != volumes.Foreign
+	})
+	return slices.Concat(slices.DeleteFunc(slices.Clone(ours), isBound), keep(ours, isBound))
+}
+
+// OurClasses returns those of the provisioner.
+func (s *Snapshot) OurClasses() []*storagev1.StorageClass {
+	return keep(s.Classes, func(class *storagev1.StorageClass) bool { return class.Provisioner == s.Provisioner })
+}
+
+// OurEvents returns those that manager and agents wrote, and those about the objects above, nodes and the
+// installation's namespace. The newest come first.
+func (s *Snapshot) OurEvents() []*corev1.Event {
+	about := map[eventKey]bool{}
+	for _, claim := range s.OurClaims() {
+		about[eventKey{"PersistentVolumeClaim", claim.Namespace, claim.Name}] = true
+	}
+	for _, volume := range s.OurVolumes() {
+		about[eventKey{"PersistentVolume", "", volume.Name}] = true
+	}
+	var all []*corev1.Event
+	for i, event := range s.Events {
+		object := event.InvolvedObject
+		if isOurs(event) || object.Namespace == s.Namespace || object.Kind == "Node" || about[keyOf(event)] {
+			all = append(all, &s.Events[i])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *corev1.Event) int { return LastSeen(*b).Compare(LastSeen(*a)) })
+	return all
+}
 
 // eventKey has no uid: events about a Node have its name instead.
 type eventKey struct{ kind, namespace, name string }
 
-// jobFacts is a mount Job or a sweep Job, and what became of it.
-type jobFacts struct {
-	job     *batchv1.Job
-	status  mountjobs.Status
-	outcome mountjobs.Outcome // of a mount Job
-	err     error             // its operations cannot be read
-	// reason and message say what keeps it from running, if anything does.
-	reason  mountjobs.Reason
-	message string
-}
-
-func derive(s *Snapshot) *facts {
-	f := &facts{
-		Snapshot: s, classes: map[string]storedClass{}, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-		volumes: map[string]volumes.Volume{}, attempts: map[string]position{}, events: map[eventKey][]corev1.Event{},
-		tunnels: map[string]*v1alpha1.NodeTunnels{}, shown: map[string]*v1alpha1.FileSystem{},
-	}
-	for _, object := range s.NodeTunnels {
-		f.tunnels[object.Name] = object
-	}
-	for _, object := range s.FileSystemObjects {
-		f.shown[object.Name] = object
-	}
-	for _, event := range s.Events {
-		about := event.InvolvedObject
-		key := eventKey{about.Kind, about.Namespace, about.Name}
-		f.events[key] = append(f.events[key], event)
-	}
-	for _, events := range f.events {
-		slices.SortStableFunc(events, func(a, b corev1.Event) int { return LastSeen(b).Compare(LastSeen(a)) })
-	}
-	if s.Table != nil {
-		f.table, f.invalid, f.tableErr = ports.DecodeLenient([]byte(s.Table.Data[wellknown.TargetsKey]))
-	}
-	for _, object := range s.Classes {
-		if object.Provisioner == s.Provisioner {
-			class, err := volumes.ParseClass(object)
-			f.classes[object.Name] = storedClass{object, class, err}
-		}
-	}
-	for _, object := range s.Volumes {
-		f.volumes[object.Name] = volumes.Read(object, s.Provisioner)
-	}
-	for _, claim := range s.Claims {
-		f.claims[nameOf(claim)] = claim
-	}
-	f.deriveJobs()
-	for i, j := range f.jobs { // the newest first
-		for n, operation := range slices.Backward(j.outcome.Operations) {
-			if _, ok := f.attempts[operation.Volume]; !ok {
-				f.attempts[operation.Volume] = position{i, n}
-			}
-		}
-	}
-	return f
-}
-
-func (f *facts) deriveJobs() {
-	for _, job := range f.Jobs {
-		if _, err := mountjobs.Identify(job); err != nil {
-			continue // not the manager's
-		}
-		j := jobFacts{job: job}
-		j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
-		j.status = j.outcome.Status
-		if j.status.State == mountjobs.Running {
-			j.reason, j.message = mountjobs.Diagnose(job, podOf(job, f.Pods), f.Events)
-		}
-		f.jobs = append(f.jobs, j)
-	}
-	slices.SortStableFunc(f.jobs, func(a, b jobFacts) int {
-		return cmp.Or(cmp.Compare(b.status.Name.Number, a.status.Name.Number), strings.Compare(a.job.Name, b.job.Name))
-	})
-}
-
-// podOf is the newest pod of a Job, nil if there is none.
-func podOf(job *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
-	var newest *corev1.Pod
-	for _, pod := range pods {
-		if metav1.IsControlledBy(pod, job) && (newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp)) {
-			newest = pod
-		}
-	}
-	return newest
-}
-
-// attempt is one operation of a mount Job.
-type attempt struct {
-	jobFacts
-	operation operations.Operation
-}
-
-// attempt finds the newest operation for a volume.
-func (f *facts) attempt(volume string) (attempt, bool) {
-	at, ok := f.attempts[volume]
-	if !ok {
-		return attempt{}, false
-	}
-	j := f.jobs[at.job]
-	return attempt{j, j.outcome.Operations[at.operation]}, true
-}
-
-func (f *facts) eventsOf(kind string, object metav1.Object) []corev1.Event {
-	uid := object.GetUID()
-	return slices.DeleteFunc(slices.Clone(f.events[eventKey{kind, object.GetNamespace(), object.GetName()}]), func(event corev1.Event) bool {
-		about := event.InvolvedObject.UID
-		return kind != "Node" && about != "" && uid != "" && about != uid
-	})
-}
-
-// isOurs says whether the manager or an agent wrote an event.
-func isOurs(event corev1.Event) bool {
-	return cmp.Or(event.Source.Component, event.ReportingController) == eventComponent
+func keyOf(event corev1.Event) eventKey {
+	about := event.InvolvedObject
+	return eventKey{about.Kind, about.Namespace, about.Name}
 }
 
 // eventComponent is the source of the events of manager and agents.
 const eventComponent = "efs-stunnel"
 
-// LastSeen is when an event last happened, in the fields of both event APIs.
+// isOurs reports whether the manager or an agent wrote an event.
+func isOurs(event corev1.Event) bool {
+	return cmp.Or(event.Source.Component, event.ReportingController) == eventComponent
+}
+
+// LastSeen returns when an event last happened, from the fields of both event APIs.
 func LastSeen(event corev1.Event) time.Time {
 	times := []time.Time{event.CreationTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
 	if event.Series != nil {
@@ -246,17 +226,56 @@ func LastSeen(event corev1.Event) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// isClaimOurs says whether a claim requests a volume of this provisioner, or has one.
-func (f *facts) isClaimOurs(claim *corev1.PersistentVolumeClaim) bool {
-	if _, ok := f.classes[volumes.ClassName(claim)]; ok {
-		return true
+// FileSystems returns the ids in the table. The error says why it cannot be read.
+func (s *Snapshot) FileSystems() ([]string, error) {
+	switch {
+	case s.lacks("configmaps"):
+		return nil, fmt.Errorf("you have no right to read ConfigMap %s in namespace %s", wellknown.TargetsConfigMap, s.Namespace)
+	case s.Table == nil:
+		return nil, fmt.Errorf("there is no ConfigMap %s in namespace %s: name the installation's with --system-namespace", wellknown.TargetsConfigMap, s.Namespace)
 	}
-	return volumes.AskedProvisioner(claim) == f.Provisioner
+	targets, err := s.Targets()
+	return slices.Sorted(maps.Keys(targets)), err
 }
 
-func (f *facts) claim(key types.NamespacedName) *corev1.PersistentVolumeClaim { return f.claims[key] }
+// Targets returns what the table has.
+func (s *Snapshot) Targets() (map[string]ports.Target, error) {
+	table, _, err := ports.DecodeLenient([]byte(s.Table.Data[wellknown.TargetsKey]))
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
+	}
+	return table.Targets, nil
+}
 
-// rootClaim is a file system's, nil if there is none.
-func (f *facts) rootClaim(id string) *corev1.PersistentVolumeClaim {
-	return f.claim(types.NamespacedName{Namespace: f.Namespace, Name: volumes.RootName(id)})
+// JobSettings returns those that the manager has for its Jobs. An image that is not "" replaces the manager's.
+func (s *Snapshot) JobSettings(image string) (mountjobs.Settings, error) {
+	settings := mountjobs.Settings{Namespace: s.Namespace, Image: cmp.Or(image, workerImage(s.Manager))}
+	if settings.Image == "" {
+		return settings, errors.New("the image of mount Jobs is not in the manager's Deployment, or you have no right to read it: name it with --worker-image")
+	}
+	settings.ImagePullPolicy = corev1.PullPolicy(setting(s.Manager, "--worker-image-pull-policy", ""))
+	if names := setting(s.Manager, "--worker-image-pull-secrets", ""); names != "" {
+		settings.ImagePullSecrets = strings.Split(names, ",")
+	}
+	var errs [2]error
+	settings.Tolerations, errs[0] = mountjobs.ParseTolerations(setting(s.Manager, "--worker-tolerations", ""))
+	settings.NodeSelector, errs[1] = mountjobs.ParseNodeSelector(setting(s.Manager, "--worker-node-selector", ""))
+	if err := errors.Join(errs[:]...); err != nil {
+		return settings, fmt.Errorf("reading the settings of the manager's Deployment: %w", err)
+	}
+	if timeout, err := time.ParseDuration(setting(s.Manager, "--mount-job-timeout", "")); err == nil {
+		settings.Timeout = timeout
+	}
+	return settings, nil
+}
+
+// Aliases returns the ids that a file system may carry as a copy of another.
+func (s *Snapshot) Aliases(fileSystem string) []string {
+	var old []string
+	for item := range strings.SplitSeq(setting(s.Manager, "--file-system-aliases", ""), ",") {
+		if fresh, id, _ := strings.Cut(strings.TrimSpace(item), "="); fresh == fileSystem {
+			old = append(old, id)
+		}
+	}
+	return old
 }

@@ -36,7 +36,7 @@ type Status struct {
 	Volumes           Volumes        `json:"volumes"`
 	Jobs              []Job          `json:"jobs"`
 
-	unread map[string]bool // resources that are missing, at least in part
+	unread []Unread
 }
 
 // FileSystem is a target of the table.
@@ -58,6 +58,18 @@ type Claim struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Class     string    `json:"class"`
+	Created   time.Time `json:"created"`
+	Level     Level     `json:"level"`
+	Cause     Cause     `json:"cause"`
+	Message   string    `json:"message"`
+}
+
+// SharedVolume is one that is not ready.
+type SharedVolume struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Target    string    `json:"target"` // the file system, and the access point or path
+	Phase     string    `json:"phase"`
 	Created   time.Time `json:"created"`
 	Level     Level     `json:"level"`
 	Cause     Cause     `json:"cause"`
@@ -91,10 +103,9 @@ func NewStatus(s *Snapshot) Status {
 		SharedVolumes: present(f.waitingShared()), SharedVolumeCount: len(f.SharedVolumes),
 	}
 	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.layer, b.layer) })
-	status.Unread, status.unread = []string{}, map[string]bool{}
+	status.Unread, status.unread = []string{}, s.Unread
 	for _, unread := range s.Unread {
 		status.Unread = append(status.Unread, unread.String())
-		status.unread[unread.Resource] = true
 	}
 	if len(status.Unread) > 0 && status.Level != Problem {
 		status.Level = Unknown
@@ -111,11 +122,9 @@ func present[T any](all []T) []T {
 }
 
 func (f *facts) fileSystems(examined []Examined) []FileSystem {
-	states := map[string]string{}
-	for _, r := range of(examined, Problem) {
-		if r.fileSystem != "" && r.claim.Name == "" && states[r.fileSystem] == "" {
-			states[r.fileSystem] = string(r.Cause)
-		}
+	states := map[string]Cause{}
+	for _, r := range slices.Backward(of(examined, Problem)) {
+		states[r.part()] = r.Cause
 	}
 	counts := map[string]int{}
 	for _, volume := range f.volumes {
@@ -127,13 +136,13 @@ func (f *facts) fileSystems(examined []Examined) []FileSystem {
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
 		target := f.table.Targets[id]
 		fs := FileSystem{
-			ID: id, Name: target.Name, Port: target.Port, State: cmp.Or(states[id], "ok"),
-			MountTargets: addresses(target), Volumes: counts[id], NextSweep: f.nextSweep(id),
+			ID: id, Name: target.Name, Port: target.Port, State: string(cmp.Or(states[named(kindFileSystem, id)], "ok")),
+			MountTargets: addresses(target), Volumes: counts[id], AccessPoints: map[string]int{},
+		}
+		if claim := f.rootClaim(id); claim != nil { // it has no annotation before the first sweep
+			fs.NextSweep = cmp.Or(claim.Annotations[wellknown.AnnotationNextSweep], "none yet")
 		}
 		for point, p := range target.AccessPoints {
-			if fs.AccessPoints == nil {
-				fs.AccessPoints = map[string]int{}
-			}
 			fs.AccessPoints[point] = p.Port
 		}
 		all = append(all, fs)
@@ -155,19 +164,32 @@ func addresses(target ports.Target) map[string]string {
 	return texts
 }
 
-func (f *facts) waitingClaims() []Claim {
-	var all []Claim
-	for _, claim := range f.Claims {
-		if !f.isClaimOurs(claim) || f.isRoot(claim) {
-			continue
-		}
-		if r := f.checkClaim(claim); r.Level != OK {
-			all = append(all, Claim{claim.Namespace, claim.Name, volumes.ClassName(claim), claim.CreationTimestamp.Time, r.Level, r.Cause, r.Message})
+func (f *facts) waitingClaims() (all []Claim) {
+	claims := keep(f.Claims, f.isUsers)
+	for i, r := range f.checkClaims() {
+		if c := claims[i]; r.Level != OK {
+			all = append(all, Claim{c.Namespace, c.Name, volumes.ClassName(c), c.CreationTimestamp.Time, r.Level, r.Cause, r.Message})
 		}
 	}
 	slices.SortFunc(all, func(a, b Claim) int {
-		return cmp.Or(strings.Compare(string(b.Level), string(a.Level)), // problem, then note
-			a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Level, a.Level), // problem, then note
+			a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// waitingShared returns the SharedVolumes that are not ready.
+func (f *facts) waitingShared() (all []SharedVolume) {
+	for i, r := range f.checkSharedVolumes() {
+		if v := f.SharedVolumes[i]; r.Level != OK {
+			all = append(all, SharedVolume{
+				v.Namespace, v.Name, join(v.Spec.FileSystemID, cmp.Or(v.Spec.AccessPointID, v.Spec.Path)),
+				string(v.Status.Phase), v.CreationTimestamp.Time, r.Level, r.Cause, r.Message,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b SharedVolume) int {
+		return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
@@ -175,7 +197,7 @@ func (f *facts) waitingClaims() []Claim {
 func (f *facts) countVolumes() Volumes {
 	counts := Volumes{}
 	for _, volume := range f.volumes {
-		if volume.Kind == volumes.Provisioned || volume.Kind == volumes.Original {
+		if isUserVolume(volume) {
 			counts[volume.Object.Status.Phase]++
 		}
 	}
@@ -183,18 +205,15 @@ func (f *facts) countVolumes() Volumes {
 }
 
 // activeJobs run, or are the newest of their file system and have failed.
-func (f *facts) activeJobs() []Job {
-	var all []Job
+func (f *facts) activeJobs() (all []Job) {
 	for _, j := range f.jobs {
-		level := f.checkJob(j).Level
-		if level == OK {
-			continue
+		if f.checkJob(j).Level != OK {
+			all = append(all, Job{
+				j.job.Name, j.status.Name.FileSystemID, cmp.Or(string(j.reason), string(j.status.State), "Unreadable"), j.status.Node,
+				j.job.CreationTimestamp.Time, j.job.Labels[wellknown.LabelSetUp], j.job.Labels[wellknown.LabelCleanedUp],
+				cmp.Or(j.message, j.status.Message),
+			})
 		}
-		all = append(all, Job{
-			j.job.Name, j.status.Name.FileSystemID, cmp.Or(string(j.reason), string(j.status.State), "Unreadable"), j.status.Node,
-			j.job.CreationTimestamp.Time, j.job.Labels[wellknown.LabelSetUp], j.job.Labels[wellknown.LabelCleanedUp],
-			cmp.Or(j.message, j.status.Message),
-		})
 	}
 	return all
 }
@@ -214,25 +233,12 @@ func (s Status) write(w *writer, now time.Time) {
 	w.line("efs-stunnel in namespace %s: %s", s.Namespace, s.Summary())
 	w.results(s.Problems)
 	if len(s.Unread) > 0 {
-		w.line("\nYou have no right to:")
-		for _, unread := range s.Unread {
-			w.line("  %s", unread)
-		}
+		w.line("\nYou have no right to:\n  %s", strings.Join(s.Unread, "\n  "))
 	}
-	rows := [][]string{{"PROGRAM", "VERSION", "READY", "IMAGE"}}
-	for _, p := range s.Programs {
-		ready := "-"
-		if p.Desired > 0 {
-			ready = fmt.Sprintf("%d/%d", p.Ready, p.Desired)
-		}
-		rows = append(rows, []string{p.Name, p.Version, ready, p.Image})
-	}
-	w.table(rows)
-	w.line("\nLeader: %s", s.LeaderText(now))
+	s.writePrograms(w, now)
 	s.writeFileSystems(w, now)
 	s.writeAgents(w)
-	s.writeClaims(w, now)
-	s.writeShared(w, now)
+	s.writeWaiting(w, now)
 	s.writeJobs(w, now)
 	w.line("\nVolumes: %s", s.VolumesText())
 }
@@ -242,16 +248,18 @@ const unknown = "?"
 
 // Known returns text about resources, or a question mark if some of these could not be read.
 func (s Status) Known(text string, resources ...string) string {
-	if slices.ContainsFunc(resources, func(resource string) bool { return s.unread[resource] }) {
+	if slices.ContainsFunc(resources, s.lacks) {
 		return unknown
 	}
 	return text
 }
 
+func (s Status) lacks(resource string) bool { return lacks(s.unread, resource) }
+
 // LeaderText says who leads, and since when that is known.
 func (s Status) LeaderText(now time.Time) string {
 	switch {
-	case s.unread["leases.coordination.k8s.io"]:
+	case s.lacks("leases.coordination.k8s.io"):
 		return unknown
 	case s.Leader.Renewed == nil || s.Leader.Holder == "":
 		return "none"
@@ -259,6 +267,19 @@ func (s Status) LeaderText(now time.Time) string {
 		return fmt.Sprintf("none; %s renewed the Lease %s ago", s.Leader.Holder, age(now, *s.Leader.Renewed))
 	}
 	return fmt.Sprintf("%s, renewed %s ago", s.Leader.Holder, age(now, *s.Leader.Renewed))
+}
+
+func (s Status) writePrograms(w *writer, now time.Time) {
+	rows := [][]string{{"PROGRAM", "VERSION", "READY", "IMAGE"}}
+	for _, p := range s.Programs {
+		ready := "-"
+		if p.Desired > 0 {
+			ready = fmt.Sprintf("%d/%d", p.Ready, p.Desired)
+		}
+		rows = append(rows, []string{p.Name, p.Version, ready, p.Image})
+	}
+	w.section("", rows, len(rows))
+	w.line("\nLeader: %s", s.LeaderText(now))
 }
 
 func (s Status) writeFileSystems(w *writer, now time.Time) {
@@ -269,16 +290,16 @@ func (s Status) writeFileSystems(w *writer, now time.Time) {
 			strconv.Itoa(fs.Volumes), SweepText(fs.NextSweep, now),
 		})
 		for _, point := range slices.Sorted(maps.Keys(fs.AccessPoints)) {
-			rows = append(rows, []string{"  " + point, "", strconv.Itoa(fs.AccessPoints[point]), "", "", "", ""})
+			rows = append(rows, []string{"  " + point, "", strconv.Itoa(fs.AccessPoints[point])})
 		}
 	}
-	w.table(rows)
+	w.section("", rows, len(rows))
 	if len(s.FileSystems) > 0 {
 		w.line("Trash: kubectl efs-stunnel trash list")
 	}
 }
 
-// SweepText is a FileSystem's NextSweep for people.
+// SweepText returns a FileSystem's NextSweep for people.
 func SweepText(next string, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, next)
 	switch {
@@ -293,42 +314,40 @@ func SweepText(next string, now time.Time) string {
 }
 
 func (s Status) writeAgents(w *writer) {
-	ready := 0
 	rows := [][]string{{"NODE", "READY", "VERSION", "TUNNELS", "REASON"}}
-	for _, agent := range s.Agents {
-		if agent.Ready {
-			ready++
+	for _, a := range s.Agents {
+		why := a.Why // the problems have all of it
+		if why == "" && len(a.Tunnels) > 0 {
+			why = a.Tunnels[0].Message
 		}
-		if !agent.Healthy() || len(s.Agents) <= shownRows {
-			rows = append(rows, []string{agent.Node, strconv.FormatBool(agent.Ready), agent.Version, agent.TunnelText(), short(agent.reason())})
+		if !a.Healthy() || len(s.Agents) <= shownRows {
+			rows = append(rows, []string{a.Node, strconv.FormatBool(a.Ready), a.Version, a.TunnelText(), short(why)})
 		}
 	}
-	w.line("\nAgents: %s", s.Known(fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Agents)), "daemonsets.apps", "pods", "nodes"))
-	w.rows(rows)
+	ready := len(keep(s.Agents, func(a Agent) bool { return a.Ready }))
+	text := s.Known(fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Agents)), "daemonsets.apps", "pods", "nodes")
+	w.section("Agents: "+text, rows, len(rows))
 }
 
-// reason is why an agent or its tunnels need attention; the problems have all of it.
-func (a Agent) reason() string {
-	if a.Why == "" && len(a.Tunnels) > 0 {
-		return a.Tunnels[0].Message
-	}
-	return a.Why
-}
-
-func (s Status) writeClaims(w *writer, now time.Time) {
+// writeWaiting prints nothing about SharedVolumes if there are none.
+func (s Status) writeWaiting(w *writer, now time.Time) {
 	rows := [][]string{{"CLAIM", "CLASS", "AGE", "STATE", "MESSAGE"}}
-	for _, claim := range s.Claims[:min(len(s.Claims), shownRows)] {
-		rows = append(rows, []string{claim.Namespace + "/" + claim.Name, claim.Class, age(now, claim.Created), string(claim.Cause), short(claim.Message)})
+	for _, c := range s.Claims {
+		rows = append(rows, []string{c.Namespace + "/" + c.Name, c.Class, age(now, c.Created), string(c.Cause), short(c.Message)})
 	}
 	text := strconv.Itoa(len(s.Claims))
-	if s.unread[claimResource] {
+	if s.lacks(claimResource) {
 		text += ", of those that you may list"
 	}
-	w.line("\nWaiting claims: %s", text)
-	w.rows(rows)
-	if hidden := len(s.Claims) - shownRows; hidden > 0 {
-		w.line("… and %d more: -o json has all", hidden)
+	w.section("Waiting claims: "+text, rows, shownRows)
+	if s.SharedVolumeCount == 0 {
+		return
 	}
+	rows = [][]string{{"SHAREDVOLUME", "TARGET", "AGE", "STATE", "MESSAGE"}}
+	for _, v := range s.SharedVolumes {
+		rows = append(rows, []string{v.Namespace + "/" + v.Name, v.Target, age(now, v.Created), string(v.Cause), short(v.Message)})
+	}
+	w.section(fmt.Sprintf("SharedVolumes: %d of %d are ready", s.SharedVolumeCount-len(s.SharedVolumes), s.SharedVolumeCount), rows, shownRows)
 }
 
 func (s Status) writeJobs(w *writer, now time.Time) {
@@ -336,8 +355,7 @@ func (s Status) writeJobs(w *writer, now time.Time) {
 	for _, j := range s.Jobs {
 		rows = append(rows, []string{j.Name, j.State, age(now, j.Created), j.Node, j.SetUp, j.CleanedUp, short(j.Message)})
 	}
-	w.line("\nJobs that run or failed: %s", s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"))
-	w.rows(rows)
+	w.section("Jobs that run or failed: "+s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"), rows, len(rows))
 }
 
 // VolumesText counts volumes by phase.

@@ -121,10 +121,15 @@ type writer struct{ text strings.Builder }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
 
-// table is rows after an empty line.
-func (w *writer) table(rows [][]string) {
-	w.line("")
-	w.rows(rows)
+// section is rows below a title and an empty line, most of them at most.
+func (w *writer) section(title string, rows [][]string, most int) {
+	if w.line(""); title != "" {
+		w.line("%s", title)
+	}
+	w.rows(rows[:min(len(rows), most+1)])
+	if hidden := len(rows) - 1 - most; hidden > 0 {
+		w.line("… and %d more: -o json has all", hidden)
+	}
 }
 
 // rows prints nothing but for a heading, of which there must be more.
@@ -152,11 +157,10 @@ func short(message string) string {
 func (w *writer) results(results []Result) {
 	ofClaims := 0
 	for _, r := range results {
-		if r.claim.Name != "" {
-			ofClaims++
-		}
-		if r.claim.Name != "" && ofClaims > shownRows {
-			continue
+		if kind, _ := split(r.part()); kind == kindClaim {
+			if ofClaims++; ofClaims > shownRows {
+				continue
+			}
 		}
 		w.line("\n%s %s", strings.ToUpper(string(r.Level)), join(r.Object, string(r.Cause)))
 		w.line("  %s", r.Message)
@@ -185,13 +189,18 @@ func (t *tabular[T]) write(w *writer, _ time.Time) { w.rows(t.rows(t.Value)) }
 // MarshalJSON writes the value alone.
 func (t *tabular[T]) MarshalJSON() ([]byte, error) { return json.Marshal(t.Value) }
 
-// Summary is the level in words.
+const (
+	noProblem     = "no problem found"
+	noProblemRead = "no problem found, but you may not read everything"
+)
+
+// Summary returns the level in words.
 func (s Status) Summary() string {
 	switch s.Level {
 	case Problem:
 		return s.problemsText()
 	case Unknown:
-		return "no problem found, but you may not read everything"
+		return noProblemRead
 	case OK, Note:
 	}
 	return "healthy"
@@ -199,55 +208,36 @@ func (s Status) Summary() string {
 
 // problemsText counts problems of the installation apart from those of single objects, which tenants make.
 func (s Status) problemsText() string {
-	counts, installation := map[string]int{}, 0
-	for _, r := range s.Problems {
-		if r.layer < classes {
-			installation++
-		} else {
-			counts[r.check]++
-		}
-	}
-	text := "installation: no problem"
-	if installation > 0 {
-		text = "installation: " + count(installation, "problem")
-	}
-	others := len(s.Problems) - installation
-	switch objects := objectsText(counts); others {
-	case 0:
-		return text
-	case 1:
-		return text + "; " + objects + " has a problem"
-	default:
-		return text + "; " + objects + " have problems"
-	}
-}
-
-// objectsText names the objects that checks of a layer below the installation have counted.
-func objectsText(counts map[string]int) string {
-	var texts []string
-	for _, kind := range []struct{ check, one, many string }{
-		{"claims", "claim", "claims"},
-		{"classes", "class", "classes"},
-		{"volumes", "volume", "volumes"},
-		{"shared volumes", "SharedVolume", "SharedVolumes"},
+	installation, verb := "no problem", "have problems"
+	var objects []string
+	for _, kind := range []struct{ check, noun string }{
+		{"claims", "claim"}, {"classes", "class"}, {"volumes", "volume"}, {"shared volumes", "SharedVolume"},
 	} {
-		switch n := counts[kind.check]; n {
-		case 0:
-		case 1:
-			texts = append(texts, "1 "+kind.one)
-		default:
-			texts = append(texts, fmt.Sprintf("%d %s", n, kind.many))
+		if n := len(keep(s.Problems, func(r Result) bool { return r.check == kind.check })); n > 0 {
+			objects = append(objects, count(n, kind.noun))
 		}
 	}
-	if last := len(texts) - 1; last > 0 {
-		return strings.Join(texts[:last], ", ") + " and " + texts[last]
+	if n := len(keep(s.Problems, func(r Result) bool { return r.layer < classes })); n > 0 {
+		installation = count(n, "problem")
 	}
-	return strings.Join(texts, "")
+	if len(keep(s.Problems, func(r Result) bool { return r.layer >= classes })) == 1 {
+		verb = "has a problem"
+	}
+	switch last := len(objects) - 1; {
+	case last > 0:
+		objects = []string{strings.Join(objects[:last], ", ") + " and " + objects[last]}
+	case last < 0:
+		return "installation: " + installation
+	}
+	return fmt.Sprintf("installation: %s; %s %s", installation, objects[0], verb)
 }
 
 func count(n int, noun string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + noun
+	case strings.HasSuffix(noun, "s"):
+		return strconv.Itoa(n) + " " + noun + "es"
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
 }

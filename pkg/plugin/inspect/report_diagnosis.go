@@ -7,13 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // Subject is what a diagnosis is about. The zero Subject is the whole installation.
@@ -28,15 +25,15 @@ type Subject struct {
 func (s Subject) String() string {
 	switch {
 	case s.Claim.Name != "":
-		return "claim " + s.Claim.String()
+		return named(kindClaim, s.Claim.String())
 	case s.SharedVolume.Name != "":
-		return "sharedvolume " + s.SharedVolume.String()
+		return named("sharedvolume", s.SharedVolume.String())
 	case s.Pod.Name != "":
-		return "pod " + s.Pod.String()
+		return named("pod", s.Pod.String())
 	case s.FileSystem != "":
-		return "file system " + s.FileSystem
+		return named(kindFileSystem, s.FileSystem)
 	case s.Node != "":
-		return "node " + s.Node
+		return named(kindNode, s.Node)
 	}
 	return "the installation"
 }
@@ -57,7 +54,7 @@ func Examine(s *Snapshot, subject Subject) Diagnosis {
 	scope := f.scopeOf(subject)
 	d := Diagnosis{Subject: subject.String()}
 	for _, examined := range slices.Concat(f.missing(subject), f.examine(), f.checkPod(subject.Pod)) {
-		examined.Results = slices.DeleteFunc(examined.Results, func(r Result) bool { return !scope.has(r) })
+		examined.Results = keep(examined.Results, scope.has)
 		if len(examined.Results) > 0 {
 			d.Checks = append(d.Checks, examined)
 		}
@@ -99,138 +96,95 @@ func (d Diagnosis) findCause() *Result {
 	found := all[0]
 	for range len(checks()) { // the map has no circle, but may get one
 		next := d.firstProblem(continuesIn[found.Cause])
-		if next == nil {
+		if next.Level != Problem {
 			break
 		}
-		found = *next
+		found = next
 	}
 	return &found
 }
 
-func (d Diagnosis) firstProblem(names []string) *Result {
+func (d Diagnosis) firstProblem(names []string) (found Result) {
 	for _, name := range names {
-		for _, examined := range d.Checks {
-			if problems := of([]Examined{examined}, Problem); examined.Check == name && len(problems) > 0 {
-				return &problems[0]
-			}
+		examined := first(d.Checks, func(e Examined) bool { return e.Check == name })
+		if found = first(examined.Results, func(r Result) bool { return r.Level == Problem }); found.Level == Problem {
+			break
 		}
 	}
-	return nil
+	return found
 }
 
 // missing is about a subject that does not exist, or that no check is about.
 func (f *facts) missing(subject Subject) []Examined {
-	result := Result{Level: OK}
-	switch claim := f.claim(subject.Claim); {
+	object, claim := subject.String(), f.claims[subject.Claim]
+	result := fine(object, "")
+	switch hasNode := slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Node }); {
 	case subject.Claim.Name != "" && claim == nil && !f.lacks(claimResource):
-		result = problem(ClaimMissing, subject.String(), "it does not exist",
-			fmt.Sprintf("kubectl get pvc --namespace %[1]s; if it was deleted: kubectl efs-stunnel trash list --namespace %[1]s", subject.Claim.Namespace))
+		result = problem(ClaimMissing, object, doesNotExist)
 	case subject.SharedVolume.Name != "" && f.sharedVolume(subject.SharedVolume) == nil && !f.lacks(sharedResource):
-		result = problem(SharedVolumeMissing, subject.String(), "it does not exist", "kubectl get sharedvolumes --namespace "+subject.SharedVolume.Namespace)
+		result = problem(SharedVolumeMissing, object, doesNotExist)
 	case subject.Pod.Name != "" && f.user(subject.Pod) == nil && !f.lacks("pods"):
-		result = problem(PodMissing, subject.String(), "it does not exist", "kubectl get pods --namespace "+subject.Pod.Namespace)
-	case subject.Claim.Name != "" && claim != nil && f.sharedVolumeOf(claim) != nil:
-		return nil
-	case subject.Claim.Name != "" && claim != nil && !f.isClaimOurs(claim):
+		result = problem(PodMissing, object, doesNotExist)
+	case subject.Claim.Name != "" && claim != nil && f.sharedVolumeOf(claim) == nil && !f.isClaimOurs(claim):
 		result = f.foreign(claim)
-		result.Object = subject.String()
+		result.Object = object
 	case subject.FileSystem != "" && f.Table != nil && !f.isListed(subject.FileSystem):
-		result = problem(FileSystemUnknown, subject.String(), "it is not in the table", findFileSystem)
-	case subject.Node != "" && !f.lacks("nodes") && !slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Node }):
-		result = problem(NodeMissing, subject.String(), "it does not exist", "kubectl get nodes")
+		result = problem(FileSystemUnknown, object, "it is not in the table")
+	case subject.Node != "" && !f.lacks("nodes") && !hasNode:
+		result = problem(NodeMissing, object, doesNotExist)
 	}
 	if result.Level == OK {
 		return nil
 	}
-	return []Examined{{Check: "subject", Results: []Result{result}}}
+	return []Examined{{Check: "subject", Results: []Result{f.withRemedy(result)}}}
 }
 
-func (f *facts) isListed(id string) bool {
-	_, valid := f.table.Targets[id]
-	return valid || f.invalid[id] != nil
-}
-
-// foreign says why the manager ignores a claim.
-func (f *facts) foreign(claim *corev1.PersistentVolumeClaim) Result {
-	name := volumes.ClassName(claim)
-	exists := slices.ContainsFunc(f.Classes, func(class *storagev1.StorageClass) bool { return class.Name == name })
-	switch {
-	case f.lacks("storageclasses.storage.k8s.io"):
-		return Result{Level: Unknown, Cause: RightMissing, Message: "without a right to list storage classes, it is not known whether it is of provisioner " + f.Provisioner}
-	case claim.Spec.VolumeName != "":
-		return note(NotOurs, "", "its volume "+claim.Spec.VolumeName+" was not made by provisioner "+f.Provisioner)
-	case name == "":
-		return f.classless(claim)
-	case !exists:
-		return problem(ClassMissing, "", fmt.Sprintf("there is no storage class %q", name), "create the class, or a claim of another one: kubectl get storageclass")
-	}
-	return problem(NotOurs, "", fmt.Sprintf("storage class %q is of another provisioner than %s", name, f.Provisioner), "create a claim of another class")
-}
-
-// classless is about a claim that names no storage class.
-func (f *facts) classless(claim *corev1.PersistentVolumeClaim) Result {
-	_, old := claim.Annotations[wellknown.AnnotationStorageClass]
-	if old || claim.Spec.StorageClassName != nil {
-		return note(NotOurs, "", `its storage class is "", so it is only bound to a volume without a class`)
-	}
-	for _, class := range f.Classes {
-		if class.Annotations[annotationDefaultClass] == wellknown.ValueTrue {
-			return note(WaitsForCluster, "", "it names no storage class; the cluster gives it the default one, "+class.Name)
-		}
-	}
-	return problem(NoDefaultClass, "", "it names no storage class, and the cluster has no default one",
-		fmt.Sprintf("create the claim again with storageClassName, or make a class the default: kubectl annotate storageclass NAME %s=true", annotationDefaultClass))
-}
-
-const annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
+const doesNotExist = "it does not exist"
 
 // write lists every check, with what is fine in a line for each.
 func (d Diagnosis) write(w *writer, _ time.Time) {
+	problems := of(d.Checks, Problem)
+	text := noProblem
 	switch {
 	case d.Level == Problem && d.Cause != nil:
-		w.line("%s: %s; cause: %s (%s)", d.Subject, count(len(of(d.Checks, Problem)), "problem"), d.Cause.Cause, d.Cause.Object)
+		text = fmt.Sprintf("%s; cause: %s (%s)", count(len(problems), "problem"), d.Cause.Cause, d.Cause.Object)
 	case d.Level == Problem:
-		w.line("%s: %s", d.Subject, count(len(of(d.Checks, Problem)), "problem"))
+		text = count(len(problems), "problem")
 	case d.Level == Unknown:
-		w.line("%s: no problem found, but you may not read everything", d.Subject)
-	default:
-		w.line("%s: no problem found", d.Subject)
+		text = noProblemRead
 	}
+	w.line("%s: %s", d.Subject, text)
 	w.line("\nChecked:")
 	for _, examined := range d.Checks {
 		w.line("  %-14s  %s", examined.Check, examined.summary())
 	}
-	w.results(of(d.Checks, Problem))
+	w.results(problems)
 	w.results(of(d.Checks, Note))
-	w.results(slices.DeleteFunc(of(d.Checks, Unknown), func(r Result) bool { return r.unread }))
-	w.rights(of(d.Checks, Unknown))
+	isRight := func(r Result) bool { return r.unread }
+	w.results(slices.DeleteFunc(of(d.Checks, Unknown), isRight))
+	w.rights(keep(of(d.Checks, Unknown), isRight))
 }
 
 // rights lists what the user may not read, each right once: several checks need the same.
 func (w *writer) rights(results []Result) {
 	var messages []string
-	remedy := ""
 	for _, r := range results {
-		if r.unread && !slices.Contains(messages, r.Message) {
-			messages, remedy = append(messages, r.Message), r.Remedy
+		if !slices.Contains(messages, r.Message) {
+			messages = append(messages, r.Message)
 		}
 	}
 	if len(messages) > 0 {
-		w.line("\nUNKNOWN rights: %s\n  %s\n  do: %s", RightMissing, strings.Join(messages, "\n  "), remedy)
+		w.line("\nUNKNOWN rights: %s\n  %s\n  do: %s", RightMissing, strings.Join(messages, "\n  "), results[0].Remedy)
 	}
 }
 
 func (e Examined) summary() string {
-	counts := map[Level]int{}
-	for _, r := range e.Results {
-		counts[r.Level]++
-	}
-	if counts[OK] == 1 && len(e.Results) == 1 {
+	if len(e.Results) == 1 && e.Results[0].Level == OK {
 		return e.Results[0].Object + ": " + e.Results[0].Message
 	}
 	var texts []string
 	for _, level := range []Level{Problem, Unknown, Note, OK} {
-		switch n := counts[level]; {
+		switch n := len(of([]Examined{e}, level)); {
 		case n > 0 && (level == Problem || level == Note):
 			texts = append(texts, count(n, string(level)))
 		case n > 0:
@@ -240,7 +194,7 @@ func (e Examined) summary() string {
 	return strings.Join(texts, ", ")
 }
 
-// NewDiagnosis is that of checks which this package does not make.
+// NewDiagnosis returns that of checks which this package does not make.
 func NewDiagnosis(subject string, checks []Examined) Diagnosis {
 	return Diagnosis{Subject: subject, Level: worst(checks), Checks: checks}
 }

@@ -25,93 +25,43 @@ const (
 )
 
 func (f *facts) checkManager() []Result {
-	object := "deployment " + wellknown.ManagerDeployment
+	object := named("deployment", wellknown.ManagerDeployment)
 	switch {
 	case f.lacks("deployments.apps"):
 		return nil
 	case f.Manager == nil && f.leader().Leads:
 		return []Result{note("", object, "the manager runs outside of the namespace: its Lease is renewed")}
 	case f.Manager == nil:
-		return []Result{problem(ManagerMissing, object, "there is no manager in namespace "+f.Namespace,
-			"install it, or name its namespace with --system-namespace")}
+		return []Result{problem(ManagerMissing, object, "there is no manager in namespace "+f.Namespace)}
 	}
-	want, ready := replicas(f.Manager), f.Manager.Status.ReadyReplicas
-	why := f.problemOf(wellknown.ProgramManager, "")
-	see := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
+	want, ready, why := replicas(f.Manager), f.Manager.Status.ReadyReplicas, f.problemOf(wellknown.ProgramManager)
 	switch {
 	case ready == 0:
-		return []Result{problem(ManagerDown, object, join("no replica is ready; mounted volumes continue", why), see)}
+		return []Result{problem(ManagerDown, object, join("no replica is ready; mounted volumes continue", why))}
 	case ready < want:
-		return []Result{problem(ManagerNotReady, object, join(fmt.Sprintf("%d of %d replicas are ready", ready, want), why), see)}
+		return []Result{problem(ManagerNotReady, object, join(fmt.Sprintf("%d of %d replicas are ready", ready, want), why))}
 	}
 	return []Result{fine(object, "%d of %d replicas are ready", ready, want)}
 }
 
-func replicas(deployment *appsv1.Deployment) int32 {
-	if deployment.Spec.Replicas == nil {
-		return 1
+// valueOr returns what an optional field has, or its default.
+func valueOr[T any](field *T, otherwise T) T {
+	if field == nil {
+		return otherwise
 	}
-	return *deployment.Spec.Replicas
+	return *field
 }
 
-func join(text, why string) string {
-	if why == "" {
-		return text
-	}
-	return text + ": " + why
-}
+func replicas(deployment *appsv1.Deployment) int32 { return valueOr(deployment.Spec.Replicas, 1) }
 
-// problemOf says what keeps a pod of a program from being ready, on a node or on any.
-func (f *facts) problemOf(program, node string) string {
+// problemOf returns what keeps a pod of a program from being ready.
+func (f *facts) problemOf(program string) string {
 	for _, pod := range f.Pods {
-		if pod.Labels[wellknown.LabelProgram] != program || node != "" && pod.Spec.NodeName != node {
-			continue
-		}
-		if why := PodProblem(pod); why != "" {
-			return "pod " + pod.Name + ": " + why
+		if why := PodProblem(pod); pod.Labels[wellknown.LabelProgram] == program && why != "" {
+			return named("pod", pod.Name) + ": " + why
 		}
 	}
 	return ""
-}
-
-// PodProblem says why a pod is not ready, "" if it is or is being deleted.
-func PodProblem(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil || IsReady(pod) {
-		return ""
-	}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		switch state := status.State; {
-		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
-			return fmt.Sprintf("container %s waits: %s", status.Name, join(state.Waiting.Reason, cmp.Or(state.Waiting.Message, lastEnd(status))))
-		case state.Terminated != nil && state.Terminated.ExitCode != 0:
-			return fmt.Sprintf("container %s ended: %s", status.Name, join(state.Terminated.Reason, state.Terminated.Message))
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && condition.Type == corev1.PodScheduled {
-			return join("no node takes it", condition.Message)
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
-			return condition.Message
-		}
-	}
-	return cmp.Or(pod.Status.Message, "it is not ready")
-}
-
-func lastEnd(status corev1.ContainerStatus) string {
-	if ended := status.LastTerminationState.Terminated; ended != nil {
-		return ended.Message
-	}
-	return ""
-}
-
-// IsReady says whether a pod is ready.
-func IsReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Leader is what the Lease says.
@@ -125,26 +75,19 @@ func (f *facts) leader() Leader {
 	if f.Lease == nil {
 		return Leader{}
 	}
-	spec, leader := f.Lease.Spec, Leader{}
-	if spec.HolderIdentity != nil {
-		leader.Holder = *spec.HolderIdentity
-	}
+	spec := f.Lease.Spec
+	leader := Leader{Holder: valueOr(spec.HolderIdentity, "")}
 	if spec.RenewTime == nil {
 		return leader
 	}
 	leader.Renewed = &spec.RenewTime.Time
-	duration := wellknown.DefaultLeaseDuration
-	if spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	}
-	leader.Leads = leader.Holder != "" && f.Now.Before(leader.Renewed.Add(duration))
+	seconds := valueOr(spec.LeaseDurationSeconds, int32(wellknown.DefaultLeaseDuration/time.Second))
+	leader.Leads = leader.Holder != "" && f.Now.Before(leader.Renewed.Add(time.Duration(seconds)*time.Second))
 	return leader
 }
 
 func (f *facts) checkLeader() []Result {
-	object := "lease " + wellknown.ManagerLease
-	leader := f.leader()
-	see := fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
+	object, leader := named("lease", wellknown.ManagerLease), f.leader()
 	switch {
 	case f.lacks("leases.coordination.k8s.io"):
 		return nil
@@ -154,9 +97,9 @@ func (f *facts) checkLeader() []Result {
 		return []Result{note("", object, "the manager runs without leader election")}
 	case leader.Holder != "" && leader.Renewed != nil:
 		return []Result{problem(NoLeader, object, fmt.Sprintf("%s has not renewed it for %s: nothing is provisioned or cleaned up",
-			leader.Holder, age(f.Now, *leader.Renewed)), see)}
+			leader.Holder, age(f.Now, *leader.Renewed)))}
 	}
-	return []Result{problem(NoLeader, object, "no manager leads: nothing is provisioned or cleaned up", see)}
+	return []Result{problem(NoLeader, object, "no manager leads: nothing is provisioned or cleaned up")}
 }
 
 // mayLead reports whether a manager leads, as far as that can be read.
@@ -173,6 +116,11 @@ func (f *facts) isElectionOff() bool {
 // provisionerOf is the manager's --provisioner.
 func provisionerOf(manager *appsv1.Deployment) string {
 	return cmp.Or(setting(manager, "--provisioner", "STORAGE_PROVISIONER_NAME"), wellknown.DefaultProvisioner)
+}
+
+// workerImage returns what mount Jobs run.
+func workerImage(manager *appsv1.Deployment) string {
+	return setting(manager, "--worker-image", "WORKER_IMAGE")
 }
 
 // setting reads a flag, or the variable that it takes precedence over; "" is no variable.
@@ -219,7 +167,7 @@ func (f *facts) programs() []Program {
 		status, image := f.Agents.Status, imageOf(f.Agents.Spec.Template.Spec)
 		all = append(all, Program{"agents", versionOf(image), status.NumberReady, status.DesiredNumberScheduled, status.UpdatedNumberScheduled, image})
 	}
-	if image := setting(f.Manager, "--worker-image", "WORKER_IMAGE"); image != "" {
+	if image := workerImage(f.Manager); image != "" {
 		all = append(all, Program{Name: "mount Jobs", Version: versionOf(image), Image: image})
 	}
 	return all
@@ -244,28 +192,23 @@ func versionOf(image string) string {
 	return "latest"
 }
 
-func (f *facts) checkVersions() []Result {
-	var results []Result
-	programs := f.programs()
+func (f *facts) checkVersions() (results []Result) {
+	versions, programs := map[string]bool{}, f.programs()
+	var texts []string
 	for _, p := range programs {
 		if p.Updated < p.Desired {
 			results = append(results, note(Rollout, p.Name, fmt.Sprintf("a rollout runs: %d of %d pods are of version %s", p.Updated, p.Desired, p.Version)))
 		}
-	}
-	versions := map[string]bool{}
-	var texts []string
-	for _, p := range programs {
 		if !strings.Contains(p.Image, "@") { // digests of different images always differ
 			versions[p.Version] = true
 			texts = append(texts, p.Name+" "+p.Version)
 		}
 	}
-	if len(versions) > 1 {
-		return append(results, problem(VersionSkew, "images", "the versions differ: "+strings.Join(texts, ", "),
-			"apply the manifests with all three images of one version"))
+	switch {
+	case len(versions) > 1:
+		return append(results, problem(VersionSkew, "images", "the versions differ: "+strings.Join(texts, ", ")))
+	case len(programs) > 0:
+		return append(results, fine("images", "%s", strings.Join(texts, ", ")))
 	}
-	if len(programs) == 0 {
-		return results
-	}
-	return append(results, fine("images", "%s", strings.Join(texts, ", ")))
+	return results
 }

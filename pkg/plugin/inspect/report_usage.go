@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -44,8 +43,8 @@ type ClaimUsage struct {
 func NewUsage(s *Snapshot, namespace string) Usage {
 	f := derive(s)
 	usage := Usage{Claims: []ClaimUsage{}}
-	for _, claim := range s.Claims {
-		if f.isClaimOurs(claim) && !f.isRoot(claim) && (namespace == "" || claim.Namespace == namespace) {
+	for _, claim := range keep(s.Claims, f.isUsers) {
+		if namespace == "" || claim.Namespace == namespace {
 			usage.Claims = append(usage.Claims, f.usageOf(claim))
 		}
 	}
@@ -61,12 +60,7 @@ func NewUsage(s *Snapshot, namespace string) Usage {
 }
 
 // used is below zero if it is not known.
-func used(c ClaimUsage) int64 {
-	if c.UsedBytes == nil {
-		return -1
-	}
-	return *c.UsedBytes
-}
+func used(c ClaimUsage) int64 { return valueOr(c.UsedBytes, -1) }
 
 func (f *facts) usageOf(claim *corev1.PersistentVolumeClaim) ClaimUsage {
 	c := ClaimUsage{
@@ -180,7 +174,7 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 // SurveyOf says how far the survey of a file system is that was requested at a time.
 func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 	f, survey := derive(s), Survey{FileSystem: id}
-	root := f.claim(types.NamespacedName{Namespace: s.Namespace, Name: volumes.RootName(id)})
+	root := f.rootClaim(id)
 	if root == nil {
 		survey.Stuck, survey.State = true, "there is no root claim "+volumes.RootName(id)+" that you may read"
 		return survey

@@ -1,0 +1,251 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
+
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Options say what to gather.
+type Options struct {
+	// Namespace is the installation's; "" tries those of the shipped manifests.
+	Namespace string
+	// Provisioner is that of the storage classes; "" is the manager's.
+	Provisioner string
+	// ClaimNamespace is where claims are read if the user may not read those of all namespaces.
+	ClaimNamespace string
+	// WithUsers also reads the pods of ClaimNamespace, and their events.
+	WithUsers bool
+	// Dynamic reads SharedVolumes and objects with conditions; nil leaves them out.
+	Dynamic dynamic.Interface
+	Now     func() time.Time
+}
+
+// Namespaces returns those of the shipped manifests.
+func Namespaces() []string { return []string{wellknown.Namespace, "openshift-" + wellknown.Namespace} }
+
+// Gather reads what an installation consists of. What the user may not read is in Unread; any other
+// failure is an error.
+func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
+	return read(ctx, client, o, (*gatherer).installation, (*gatherer).programs, (*gatherer).work, (*gatherer).cluster,
+		(*gatherer).conditions, (*gatherer).events, (*gatherer).users)
+}
+
+// Locate reads the manager, the agents and the table only.
+func Locate(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
+	return read(ctx, client, o, (*gatherer).installation, (*gatherer).programs)
+}
+
+// Find reads the agents only, and so where the installation is.
+func Find(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
+	return read(ctx, client, o, (*gatherer).installation)
+}
+
+// read gathers by steps, of which later ones need what earlier ones have read.
+func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...func(*gatherer, context.Context)) (*Snapshot, error) {
+	g := &gatherer{client: client, options: o, snapshot: &Snapshot{}}
+	for _, step := range steps {
+		if step(g, ctx); g.failed != nil {
+			return nil, g.failed
+		}
+	}
+	if o.Now != nil {
+		g.snapshot.Now = o.Now()
+	}
+	return g.snapshot, nil
+}
+
+type gatherer struct {
+	client   kubernetes.Interface
+	options  Options
+	snapshot *Snapshot
+	failed   error // the first failure, after which nothing is read
+}
+
+// unread keeps what is forbidden. An object that does not exist is no error either.
+func (g *gatherer) unread(err error, what Unread) {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+	case !apierrors.IsForbidden(err):
+		g.failed = fmt.Errorf("reading %s: %w", what.Resource, err)
+	case !slices.Contains(g.snapshot.Unread, what):
+		g.snapshot.Unread = append(g.snapshot.Unread, what)
+	}
+}
+
+// get reads one object; it is nil when it does not exist or may not be read.
+func get[T any](ctx context.Context, g *gatherer, resource, namespace, name string, read func(context.Context, string, metav1.GetOptions) (*T, error)) *T {
+	if g.failed != nil {
+		return nil
+	}
+	object, err := read(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		g.unread(err, Unread{"get", resource, namespace, name})
+		return nil
+	}
+	return object
+}
+
+// list reads all pages of a list.
+func list[T any, L runtime.Object](ctx context.Context, g *gatherer, resource, namespace, selector string,
+	read func(context.Context, metav1.ListOptions) (L, error),
+) (all []T) {
+	if g.failed != nil {
+		return nil
+	}
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return read(ctx, options)
+	}
+	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, func(object runtime.Object) error {
+		if typed, ok := object.(T); ok {
+			all = append(all, typed)
+		}
+		return nil
+	})
+	g.unread(err, Unread{"list", resource, namespace, ""})
+	return all
+}
+
+// listCustom reads objects of our own definitions, and returns them also as they are.
+func listCustom[T any](ctx context.Context, g *gatherer, resource schema.GroupVersionResource, namespace string,
+	parse func(*unstructured.Unstructured) (*T, error),
+) (all []*T, items []*unstructured.Unstructured) {
+	items = list[*unstructured.Unstructured](ctx, g, resource.GroupResource().String(), namespace, "",
+		func(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+			found, err := g.options.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
+			g.snapshot.Undefined = g.snapshot.Undefined || apierrors.IsNotFound(err) && resource.Resource != v1alpha1.SharedVolumeResource
+			return found, err
+		})
+	for _, item := range items {
+		typed, err := parse(item)
+		if err != nil {
+			g.failed = err
+			return nil, nil
+		}
+		all = append(all, typed)
+	}
+	return all, items
+}
+
+// everywhere reads in all namespaces, and if that is forbidden in those that matter most.
+func (g *gatherer) everywhere(resource string, read func(namespace string)) {
+	read(metav1.NamespaceAll)
+	if !g.snapshot.lacks(resource) {
+		return
+	}
+	if own := g.options.ClaimNamespace; own != "" && own != g.snapshot.Namespace {
+		read(own)
+	}
+	read(g.snapshot.Namespace)
+}
+
+// installation finds the namespace: the DaemonSet is there wherever the manager runs.
+func (g *gatherer) installation(ctx context.Context) {
+	s, candidates := g.snapshot, []string{g.options.Namespace}
+	if g.options.Namespace == "" {
+		candidates = Namespaces()
+	}
+	for _, namespace := range candidates {
+		s.Agents = get(ctx, g, "daemonsets.apps", namespace, wellknown.NodeDaemonSet, g.client.AppsV1().DaemonSets(namespace).Get)
+		if s.Agents != nil {
+			s.Namespace, s.Unread = namespace, nil
+			return
+		}
+	}
+	s.Namespace = candidates[0]
+	s.Unread = s.Unread[:min(len(s.Unread), 1)] // one missing right is reported, not one for each candidate
+}
+
+func (g *gatherer) programs(ctx context.Context) {
+	s, maps := g.snapshot, g.client.CoreV1().ConfigMaps(g.snapshot.Namespace)
+	s.Manager = get(ctx, g, "deployments.apps", s.Namespace, wellknown.ManagerDeployment, g.client.AppsV1().Deployments(s.Namespace).Get)
+	s.Provisioner = cmp.Or(g.options.Provisioner, provisionerOf(s.Manager))
+	lease := cmp.Or(setting(s.Manager, "--leader-elect-resource-name", ""), wellknown.ManagerLease)
+	s.Lease = get(ctx, g, "leases.coordination.k8s.io", s.Namespace, lease, g.client.CoordinationV1().Leases(s.Namespace).Get)
+	s.Table = get(ctx, g, "configmaps", s.Namespace, wellknown.TargetsConfigMap, maps.Get)
+	s.Pinned = get(ctx, g, "configmaps", s.Namespace, wellknown.PinnedConfigMap, maps.Get)
+}
+
+// work reads Jobs before pods: a Job without its pod would seem lost.
+func (g *gatherer) work(ctx context.Context) {
+	s := g.snapshot
+	s.Jobs = list[*batchv1.Job](ctx, g, "jobs.batch", s.Namespace, "", g.client.BatchV1().Jobs(s.Namespace).List)
+	s.Pods = list[*corev1.Pod](ctx, g, "pods", s.Namespace, "", g.client.CoreV1().Pods(s.Namespace).List)
+}
+
+// cluster reads the claims of all namespaces, or at least those of the user's own and the root claims.
+func (g *gatherer) cluster(ctx context.Context) {
+	s, core := g.snapshot, g.client.CoreV1()
+	s.Classes = list[*storagev1.StorageClass](ctx, g, classResource, "", "", g.client.StorageV1().StorageClasses().List)
+	s.Nodes = list[*corev1.Node](ctx, g, "nodes", "", "", core.Nodes().List)
+	s.Volumes = list[*corev1.PersistentVolume](ctx, g, volumeResource, "", "", core.PersistentVolumes().List)
+	g.everywhere(claimResource, func(namespace string) {
+		s.Claims = append(s.Claims, list[*corev1.PersistentVolumeClaim](ctx, g, claimResource, namespace, "", core.PersistentVolumeClaims(namespace).List)...)
+	})
+}
+
+// conditions reads the objects that manager and agents write, and SharedVolumes, which have a status, too.
+func (g *gatherer) conditions(ctx context.Context) {
+	if g.options.Dynamic == nil {
+		return
+	}
+	s := g.snapshot
+	g.everywhere(sharedResource, func(namespace string) {
+		all, _ := listCustom(ctx, g, v1alpha1.SharedVolumes(), namespace, v1alpha1.FromUnstructured)
+		s.SharedVolumes = append(s.SharedVolumes, all...)
+	})
+	fileSystems, shown := listCustom(ctx, g, v1alpha1.FileSystems(), "", v1alpha1.Read[v1alpha1.FileSystem])
+	s.FileSystemObjects = slices.DeleteFunc(fileSystems, func(o *v1alpha1.FileSystem) bool { return o.Labels[wellknown.LabelInstallation] != s.Namespace })
+	nodes, items := listCustom(ctx, g, v1alpha1.NodeTunnelsObjects(), "", v1alpha1.Read[v1alpha1.NodeTunnels])
+	s.NodeTunnels, shown = nodes, append(shown, items...)
+	installations, items := listCustom(ctx, g, v1alpha1.Installations(), "", v1alpha1.Read[v1alpha1.Installation])
+	s.Conditions = append(shown, items...)
+	if i := slices.IndexFunc(installations, func(o *v1alpha1.Installation) bool { return o.Name == s.Namespace }); i >= 0 {
+		s.Installation = installations[i]
+	}
+}
+
+func (g *gatherer) events(ctx context.Context) {
+	s := g.snapshot
+	read := func(namespace, kind string) {
+		selector := ""
+		if kind != "" {
+			selector = fields.OneTermEqualSelector("involvedObject.kind", kind).String()
+		}
+		for _, event := range list[*corev1.Event](ctx, g, "events", namespace, selector, g.client.CoreV1().Events(namespace).List) {
+			s.Events = append(s.Events, *event)
+		}
+	}
+	g.everywhere("events", func(namespace string) { read(namespace, "PersistentVolumeClaim") })
+	read(s.Namespace, "")
+	for _, kind := range []string{"Node", "PersistentVolume"} { // which have no namespace
+		read(metav1.NamespaceDefault, kind)
+	}
+	if g.options.WithUsers {
+		read(g.options.ClaimNamespace, "Pod")
+	}
+}
+
+func (g *gatherer) users(ctx context.Context) {
+	if namespace := g.options.ClaimNamespace; g.options.WithUsers {
+		g.snapshot.Users = list[*corev1.Pod](ctx, g, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
+	}
+}

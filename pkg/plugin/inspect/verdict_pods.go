@@ -1,0 +1,166 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// scope has what a subject depends on.
+type scope struct {
+	*facts
+	parts    map[string]bool // claims, classes of claims, file systems with their Jobs, and nodes; nil is all
+	claimsOf string          // the claims of a file system
+}
+
+func (f *facts) scopeOf(subject Subject) *scope {
+	s := &scope{facts: f, parts: map[string]bool{}}
+	switch {
+	case subject.Claim.Name != "":
+		s.addClaim(subject.Claim)
+	case subject.SharedVolume.Name != "":
+		s.addClaim(types.NamespacedName{Namespace: subject.SharedVolume.Namespace, Name: wellknown.SharedClaimPrefix + subject.SharedVolume.Name})
+		if shared := f.sharedVolume(subject.SharedVolume); shared != nil {
+			s.parts[named(kindFileSystem, shared.Spec.FileSystemID)] = true
+		}
+	case subject.Pod.Name != "":
+		if pod := f.user(subject.Pod); pod != nil {
+			s.parts[named(kindNode, pod.Spec.NodeName)] = true
+			for _, claim := range f.claimsOf(pod) {
+				s.addClaim(nameOf(claim))
+			}
+		}
+	case subject.FileSystem != "":
+		s.parts[named(kindFileSystem, subject.FileSystem)], s.claimsOf = true, subject.FileSystem
+	case subject.Node != "":
+		s.parts[named(kindNode, subject.Node)] = true
+	default:
+		s.parts = nil
+	}
+	// Where Jobs of the file systems are kept from running, their tunnels are.
+	for _, j := range f.jobs {
+		if pod := podOf(j.job, f.Pods); s.parts[named(kindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
+			s.parts[named(kindNode, pod.Spec.NodeName)] = true
+		}
+	}
+	return s
+}
+
+func (s *scope) addClaim(name types.NamespacedName) {
+	s.parts[named(kindClaim, name.String())] = true
+	for _, pod := range s.usersOf(name) {
+		s.parts[named(kindNode, pod.Spec.NodeName)] = true
+	}
+	claim := s.claims[name]
+	if claim == nil {
+		return
+	}
+	s.parts[named(kindClass, volumes.ClassName(claim))] = true
+	s.parts[named(kindFileSystem, s.fileSystemOf(claim))] = true
+	s.parts[named(kindNode, volumes.SelectedNode(claim))] = true
+}
+
+// has reports whether a subject has a result. Those of what no subject has of its own concern all.
+func (s *scope) has(r Result) bool {
+	kind, _ := split(r.part())
+	isPart := slices.Contains([]string{kindClaim, kindClass, kindFileSystem, kindNode}, kind)
+	return s.parts == nil || !isPart || s.parts[r.part()] || kind == kindClaim && s.claimsOf != "" && s.claimsOf == r.fileSystem
+}
+
+// Causes about a pod that uses claims.
+const (
+	PodMissing  Cause = "PodMissing"
+	PodNotReady Cause = "PodNotReady"
+	PodNotOurs  Cause = "PodNotOurs"
+)
+
+// checkPod is about the pod that was asked about. It comes last: what a pod waits for is in other checks.
+func (f *facts) checkPod(name types.NamespacedName) []Examined {
+	pod := f.user(name)
+	if pod == nil {
+		return nil
+	}
+	object := named("pod", name.String())
+	result := fine(object, "it is ready")
+	switch why := PodProblem(pod); {
+	case !f.lacks(claimResource) && len(f.claimsOf(pod)) == 0:
+		result = note(PodNotOurs, object, "it uses no volume of efs-stunnel")
+	case pod.DeletionTimestamp != nil:
+		result = note(PodNotReady, object, "it is being deleted")
+	case pod.Status.Phase == corev1.PodSucceeded:
+		result = fine(object, "it has ended")
+	case why != "":
+		result = note(PodNotReady, object, why)
+	}
+	return []Examined{{Check: "pod", Results: []Result{result}}}
+}
+
+func (f *facts) user(name types.NamespacedName) *corev1.Pod {
+	return first(f.Users, func(pod *corev1.Pod) bool { return pod.Namespace == name.Namespace && pod.Name == name.Name })
+}
+
+// usersOf returns the pods that use a claim.
+func (f *facts) usersOf(claim types.NamespacedName) []*corev1.Pod {
+	return keep(f.Users, func(pod *corev1.Pod) bool { return uses(pod, claim) })
+}
+
+// claimsOf returns the claims of efs-stunnel that a pod uses.
+func (f *facts) claimsOf(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+	return keep(f.Claims, func(claim *corev1.PersistentVolumeClaim) bool {
+		return (f.isClaimOurs(claim) || f.sharedVolumeOf(claim) != nil) && uses(pod, nameOf(claim))
+	})
+}
+
+// uses reports whether a pod has a claim, or creates it as an ephemeral volume.
+func uses(pod *corev1.Pod, claim types.NamespacedName) bool {
+	return pod.Namespace == claim.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		ephemeral := v.Ephemeral != nil && pod.Name+"-"+v.Name == claim.Name
+		return ephemeral || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+	})
+}
+
+// PodProblem returns why a pod is not ready, "" if it is or is being deleted.
+func PodProblem(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil || IsReady(pod) {
+		return ""
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if why := containerProblem(status); why != "" {
+			return why
+		}
+	}
+	failed := keep(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Status == corev1.ConditionFalse })
+	unscheduled := first(failed, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	said := first(failed, func(c corev1.PodCondition) bool { return c.Message != "" })
+	if unscheduled.Type != "" {
+		return join("no node takes it", unscheduled.Message)
+	}
+	return cmp.Or(said.Message, pod.Status.Message, "it is not ready")
+}
+
+func containerProblem(status corev1.ContainerStatus) string {
+	switch state, last := status.State, status.LastTerminationState.Terminated; {
+	case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
+		why := state.Waiting.Message
+		if why == "" && last != nil {
+			why = last.Message
+		}
+		return fmt.Sprintf("container %s waits: %s", status.Name, join(state.Waiting.Reason, why))
+	case state.Terminated != nil && state.Terminated.ExitCode != 0:
+		return fmt.Sprintf("container %s ended: %s", status.Name, join(state.Terminated.Reason, state.Terminated.Message))
+	}
+	return ""
+}
+
+// IsReady reports whether a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
