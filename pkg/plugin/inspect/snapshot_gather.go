@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,11 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -61,74 +58,32 @@ func Find(ctx context.Context, client kubernetes.Interface, o Options) (*Snapsho
 
 // read gathers by steps, of which later ones need what earlier ones have read.
 func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...func(*gatherer, context.Context)) (*Snapshot, error) {
-	g := &gatherer{client: client, options: o, snapshot: &Snapshot{}}
+	s := &Snapshot{}
+	g := &gatherer{Reader: Reader{Unread: &s.Unread}, client: client, options: o, snapshot: s}
 	for _, step := range steps {
-		if step(g, ctx); g.failed != nil {
-			return nil, g.failed
+		if step(g, ctx); g.Failed != nil {
+			return nil, g.Failed
 		}
 	}
 	if o.Now != nil {
-		g.snapshot.Now = o.Now()
+		s.Now = o.Now()
 	}
-	return g.snapshot, nil
+	return s, nil
 }
 
 type gatherer struct {
+	Reader
+
 	client   kubernetes.Interface
 	options  Options
 	snapshot *Snapshot
-	failed   error // the first failure, after which nothing is read
-}
-
-// unread keeps what is forbidden. An object that does not exist is no error either.
-func (g *gatherer) unread(err error, what Unread) {
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-	case !apierrors.IsForbidden(err):
-		g.failed = fmt.Errorf("reading %s: %w", what.Resource, err)
-	case !slices.Contains(g.snapshot.Unread, what):
-		g.snapshot.Unread = append(g.snapshot.Unread, what)
-	}
-}
-
-// get reads one object; it is nil when it does not exist or may not be read.
-func get[T any](ctx context.Context, g *gatherer, resource, namespace, name string, read func(context.Context, string, metav1.GetOptions) (*T, error)) *T {
-	if g.failed != nil {
-		return nil
-	}
-	object, err := read(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		g.unread(err, Unread{"get", resource, namespace, name})
-		return nil
-	}
-	return object
-}
-
-// list reads all pages of a list.
-func list[T any, L runtime.Object](ctx context.Context, g *gatherer, resource, namespace, selector string,
-	read func(context.Context, metav1.ListOptions) (L, error),
-) (all []T) {
-	if g.failed != nil {
-		return nil
-	}
-	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return read(ctx, options)
-	}
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, func(object runtime.Object) error {
-		if typed, ok := object.(T); ok {
-			all = append(all, typed)
-		}
-		return nil
-	})
-	g.unread(err, Unread{"list", resource, namespace, ""})
-	return all
 }
 
 // listCustom reads objects of our own definitions, and returns them also as they are.
 func listCustom[T any](ctx context.Context, g *gatherer, resource schema.GroupVersionResource, namespace string,
 	parse func(*unstructured.Unstructured) (*T, error),
 ) (all []*T, items []*unstructured.Unstructured) {
-	items = list[*unstructured.Unstructured](ctx, g, resource.GroupResource().String(), namespace, "",
+	items = List[*unstructured.Unstructured](ctx, &g.Reader, resource.GroupResource().String(), namespace, "",
 		func(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 			found, err := g.options.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
 			g.snapshot.Undefined = g.snapshot.Undefined || apierrors.IsNotFound(err) && resource.Resource != v1alpha1.SharedVolumeResource
@@ -137,7 +92,7 @@ func listCustom[T any](ctx context.Context, g *gatherer, resource schema.GroupVe
 	for _, item := range items {
 		typed, err := parse(item)
 		if err != nil {
-			g.failed = err
+			g.Failed = err
 			return nil, nil
 		}
 		all = append(all, typed)
@@ -164,7 +119,7 @@ func (g *gatherer) installation(ctx context.Context) {
 		candidates = Namespaces()
 	}
 	for _, namespace := range candidates {
-		s.Agents = get(ctx, g, "daemonsets.apps", namespace, wellknown.NodeDaemonSet, g.client.AppsV1().DaemonSets(namespace).Get)
+		s.Agents = Get(ctx, &g.Reader, "daemonsets.apps", namespace, wellknown.NodeDaemonSet, g.client.AppsV1().DaemonSets(namespace).Get)
 		if s.Agents != nil {
 			s.Namespace, s.Unread = namespace, nil
 			return
@@ -176,29 +131,29 @@ func (g *gatherer) installation(ctx context.Context) {
 
 func (g *gatherer) programs(ctx context.Context) {
 	s, maps := g.snapshot, g.client.CoreV1().ConfigMaps(g.snapshot.Namespace)
-	s.Manager = get(ctx, g, "deployments.apps", s.Namespace, wellknown.ManagerDeployment, g.client.AppsV1().Deployments(s.Namespace).Get)
+	s.Manager = Get(ctx, &g.Reader, "deployments.apps", s.Namespace, wellknown.ManagerDeployment, g.client.AppsV1().Deployments(s.Namespace).Get)
 	s.Provisioner = cmp.Or(g.options.Provisioner, provisionerOf(s.Manager))
 	lease := cmp.Or(setting(s.Manager, "--leader-elect-resource-name", ""), wellknown.ManagerLease)
-	s.Lease = get(ctx, g, "leases.coordination.k8s.io", s.Namespace, lease, g.client.CoordinationV1().Leases(s.Namespace).Get)
-	s.Table = get(ctx, g, "configmaps", s.Namespace, wellknown.TargetsConfigMap, maps.Get)
-	s.Pinned = get(ctx, g, "configmaps", s.Namespace, wellknown.PinnedConfigMap, maps.Get)
+	s.Lease = Get(ctx, &g.Reader, "leases.coordination.k8s.io", s.Namespace, lease, g.client.CoordinationV1().Leases(s.Namespace).Get)
+	s.Table = Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.TargetsConfigMap, maps.Get)
+	s.Pinned = Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.PinnedConfigMap, maps.Get)
 }
 
 // work reads Jobs before pods: a Job without its pod would seem lost.
 func (g *gatherer) work(ctx context.Context) {
 	s := g.snapshot
-	s.Jobs = list[*batchv1.Job](ctx, g, "jobs.batch", s.Namespace, "", g.client.BatchV1().Jobs(s.Namespace).List)
-	s.Pods = list[*corev1.Pod](ctx, g, "pods", s.Namespace, "", g.client.CoreV1().Pods(s.Namespace).List)
+	s.Jobs = List[*batchv1.Job](ctx, &g.Reader, "jobs.batch", s.Namespace, "", g.client.BatchV1().Jobs(s.Namespace).List)
+	s.Pods = List[*corev1.Pod](ctx, &g.Reader, "pods", s.Namespace, "", g.client.CoreV1().Pods(s.Namespace).List)
 }
 
 // cluster reads the claims of all namespaces, or at least those of the user's own and the root claims.
 func (g *gatherer) cluster(ctx context.Context) {
 	s, core := g.snapshot, g.client.CoreV1()
-	s.Classes = list[*storagev1.StorageClass](ctx, g, classResource, "", "", g.client.StorageV1().StorageClasses().List)
-	s.Nodes = list[*corev1.Node](ctx, g, "nodes", "", "", core.Nodes().List)
-	s.Volumes = list[*corev1.PersistentVolume](ctx, g, volumeResource, "", "", core.PersistentVolumes().List)
+	s.Classes = List[*storagev1.StorageClass](ctx, &g.Reader, classResource, "", "", g.client.StorageV1().StorageClasses().List)
+	s.Nodes = List[*corev1.Node](ctx, &g.Reader, "nodes", "", "", core.Nodes().List)
+	s.Volumes = List[*corev1.PersistentVolume](ctx, &g.Reader, volumeResource, "", "", core.PersistentVolumes().List)
 	g.everywhere(claimResource, func(namespace string) {
-		s.Claims = append(s.Claims, list[*corev1.PersistentVolumeClaim](ctx, g, claimResource, namespace, "", core.PersistentVolumeClaims(namespace).List)...)
+		s.Claims = append(s.Claims, List[*corev1.PersistentVolumeClaim](ctx, &g.Reader, claimResource, namespace, "", core.PersistentVolumeClaims(namespace).List)...)
 	})
 }
 
@@ -230,7 +185,7 @@ func (g *gatherer) events(ctx context.Context) {
 		if kind != "" {
 			selector = fields.OneTermEqualSelector("involvedObject.kind", kind).String()
 		}
-		for _, event := range list[*corev1.Event](ctx, g, "events", namespace, selector, g.client.CoreV1().Events(namespace).List) {
+		for _, event := range List[*corev1.Event](ctx, &g.Reader, "events", namespace, selector, g.client.CoreV1().Events(namespace).List) {
 			s.Events = append(s.Events, *event)
 		}
 	}
@@ -246,6 +201,6 @@ func (g *gatherer) events(ctx context.Context) {
 
 func (g *gatherer) users(ctx context.Context) {
 	if namespace := g.options.ClaimNamespace; g.options.WithUsers {
-		g.snapshot.Users = list[*corev1.Pod](ctx, g, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
+		g.snapshot.Users = List[*corev1.Pod](ctx, &g.Reader, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
 	}
 }

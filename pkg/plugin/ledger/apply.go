@@ -8,35 +8,30 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // Cluster reads what plans of volumes are compared with.
 func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets map[string]ports.Target) (rebuild.Cluster, error) {
-	all, core := metav1.ListOptions{}, r.Client.CoreV1()
-	volumes, err := core.PersistentVolumes().List(ctx, all)
-	if err != nil {
-		return rebuild.Cluster{}, fmt.Errorf("listing volumes: %w", err)
+	var unread []inspect.Unread
+	reader, core := inspect.Reader{Unread: &unread}, r.Client.CoreV1()
+	c := rebuild.NewCluster(uid, provisioner, targets,
+		inspect.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List),
+		inspect.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List),
+		inspect.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List),
+		inspect.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List))
+	if len(unread) > 0 {
+		return c, fmt.Errorf("you have no right to %s", unread[0])
 	}
-	claims, err := core.PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, all)
-	if err != nil {
-		return rebuild.Cluster{}, fmt.Errorf("listing claims: %w", err)
-	}
-	namespaces, err := core.Namespaces().List(ctx, all)
-	if err != nil {
-		return rebuild.Cluster{}, fmt.Errorf("listing namespaces: %w", err)
-	}
-	classes, err := r.Client.StorageV1().StorageClasses().List(ctx, all)
-	if err != nil {
-		return rebuild.Cluster{}, fmt.Errorf("listing storage classes: %w", err)
-	}
-	return rebuild.NewCluster(uid, provisioner, targets, volumes.Items, claims.Items, namespaces.Items, classes.Items), nil
+	return c, reader.Failed
 }
 
 // PlanRebuild plans the volumes of a cluster that must be gone, unless it is this one. It reads the ledgers before

@@ -5,15 +5,13 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -55,81 +53,28 @@ type NodeReport struct {
 
 // Gather reads the API. What the user may not read is in Unread; any other failure is an error.
 func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Facts, error) {
-	g := gatherer{client, &Facts{Options: o}}
+	f := &Facts{Options: o}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("reading the version of Kubernetes: %w", err)
 	}
-	g.facts.Version = version.GitVersion
-	for _, step := range []func(context.Context) error{g.namespace, g.nodes, g.services, g.pods} {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
+	f.Version = version.GitVersion
+	r, core := inspect.Reader{Unread: &f.Unread}, client.CoreV1()
+	if namespace := inspect.Get(ctx, &r, "namespaces", "", o.Namespace, core.Namespaces().Get); namespace != nil {
+		f.Labels = map[string]string{}
+		maps.Copy(f.Labels, namespace.Labels)
 	}
-	return g.facts, nil
-}
-
-type gatherer struct {
-	client kubernetes.Interface
-	facts  *Facts
-}
-
-func (g gatherer) unread(err error, what inspect.Unread) error {
-	if apierrors.IsForbidden(err) {
-		g.facts.Unread = append(g.facts.Unread, what)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", what.Resource, err)
-	}
-	return nil
-}
-
-func (g gatherer) namespace(ctx context.Context) error {
-	namespace, err := g.client.CoreV1().Namespaces().Get(ctx, g.facts.Namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err == nil {
-		g.facts.Labels = map[string]string{}
-		if namespace.Labels != nil {
-			g.facts.Labels = namespace.Labels
-		}
-	}
-	return g.unread(err, inspect.Unread{Verb: "get", Resource: "namespaces", Name: g.facts.Namespace})
-}
-
-func (g gatherer) nodes(ctx context.Context) error {
-	return list(ctx, g, "nodes", g.client.CoreV1().Nodes().List, func(node *corev1.Node) { g.facts.Nodes = append(g.facts.Nodes, node) })
-}
-
-func (g gatherer) services(ctx context.Context) error {
-	return list(ctx, g, "services", g.client.CoreV1().Services(metav1.NamespaceAll).List, func(service *corev1.Service) {
-		g.facts.Services = append(g.facts.Services, service)
-	})
-}
-
-// pods keeps those with ports of the host only: a cluster has many without.
-func (g gatherer) pods(ctx context.Context) error {
-	return list(ctx, g, "pods", g.client.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+	f.Nodes = inspect.List[*corev1.Node](ctx, &r, "nodes", "", "", core.Nodes().List)
+	f.Services = inspect.List[*corev1.Service](ctx, &r, "services", "", "", core.Services(metav1.NamespaceAll).List)
+	inspect.Each(ctx, &r, "pods", "", "", core.Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		if span, ok := nodePortsOf(pod); ok {
-			g.facts.NodePorts = span
+			f.NodePorts = span
 		}
-		if len(hostPorts(pod)) > 0 {
-			g.facts.Pods = append(g.facts.Pods, pod)
+		if len(hostPorts(pod)) > 0 { // a cluster has many without
+			f.Pods = append(f.Pods, pod)
 		}
 	})
-}
-
-func list[T, L runtime.Object](ctx context.Context, g gatherer, resource string, read func(context.Context, metav1.ListOptions) (L, error), add func(T)) error {
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return read(ctx, o) }
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if typed, ok := object.(T); ok {
-			add(typed)
-		}
-		return nil
-	})
-	return g.unread(err, inspect.Unread{Verb: "list", Resource: resource})
+	return f, r.Failed
 }
 
 // hostPorts returns the host ports that the containers of a pod declare.

@@ -42,29 +42,26 @@ type Cluster struct {
 }
 
 // NewCluster indexes objects.
-func NewCluster(uid, provisioner string, targets map[string]ports.Target, volumes []corev1.PersistentVolume,
-	claims []corev1.PersistentVolumeClaim, namespaces []corev1.Namespace, classes []storagev1.StorageClass,
+func NewCluster(uid, provisioner string, targets map[string]ports.Target, volumes []*corev1.PersistentVolume,
+	claims []*corev1.PersistentVolumeClaim, namespaces []*corev1.Namespace, classes []*storagev1.StorageClass,
 ) Cluster {
 	c := Cluster{
-		UID: uid, Provisioner: provisioner, Targets: targets, Namespaces: map[string]types.UID{},
-		Volumes: index(volumes, func(v *corev1.PersistentVolume) string { return v.Name }),
-		Classes: index(classes, func(c *storagev1.StorageClass) string { return c.Name }),
-		Claims: index(claims, func(c *corev1.PersistentVolumeClaim) types.NamespacedName {
-			return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-		}),
+		UID: uid, Provisioner: provisioner, Targets: targets, Volumes: map[string]*corev1.PersistentVolume{}, Namespaces: map[string]types.UID{},
+		Classes: map[string]*storagev1.StorageClass{}, Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+	}
+	for _, volume := range volumes {
+		c.Volumes[volume.Name] = volume
+	}
+	for _, class := range classes {
+		c.Classes[class.Name] = class
+	}
+	for _, claim := range claims {
+		c.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
 	}
 	for _, namespace := range namespaces {
 		c.Namespaces[namespace.Name] = namespace.UID
 	}
 	return c
-}
-
-func index[T any, K comparable](items []T, key func(*T) K) map[K]*T {
-	all := make(map[K]*T, len(items))
-	for i := range items {
-		all[key(&items[i])] = &items[i]
-	}
-	return all
 }
 
 // Choice has the fields of a volume that neither its directory nor the ledger has.

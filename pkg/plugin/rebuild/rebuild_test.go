@@ -40,7 +40,14 @@ func newCluster(volumes []corev1.PersistentVolume, claims ...corev1.PersistentVo
 		{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/other"},
 	}
 	targets := map[string]ports.Target{fs1: {Port: 20490}, fs2: {Port: 20491, AvailabilityZone: "us-east-1a"}}
-	return rebuild.NewCluster(own, wellknown.DefaultProvisioner, targets, volumes, claims, namespaces, classes)
+	return rebuild.NewCluster(own, wellknown.DefaultProvisioner, targets, pointers(volumes), pointers(claims), pointers(namespaces), pointers(classes))
+}
+
+func pointers[T any](items []T) (all []*T) {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
 }
 
 func choice() rebuild.Choice {
