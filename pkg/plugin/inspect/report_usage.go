@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
@@ -144,31 +143,26 @@ const (
 // FileSystemsOf returns those of the listed claims, or all if the user may not read volumes. The error names the rights
 // without which none of them is found.
 func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
-	f := derive(s)
-	wanted := map[string]bool{}
+	f, wanted := derive(s), map[string]bool{}
 	for _, c := range usage.Claims {
 		wanted[c.FileSystem] = true
 	}
-	for _, claim := range s.Claims {
-		id := strings.TrimPrefix(claim.Name, wellknown.RootVolumePrefix)
-		if f.isRoot(claim) && (wanted[id] || s.lacks(volumeResource)) {
+	for _, root := range keep(s.Claims, f.isRoot) {
+		if id := strings.TrimPrefix(root.Name, wellknown.RootVolumePrefix); wanted[id] || s.lacks(volumeResource) {
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
-	if len(ids) > 0 || len(usage.Claims) == 0 {
-		return ids, nil
-	}
 	var rights []string
 	for _, unread := range s.Unread {
 		if unread.Resource == volumeResource || unread.Resource == claimResource && unread.Namespace == s.Namespace {
 			rights = append(rights, unread.String())
 		}
 	}
-	if len(rights) > 0 {
+	if len(ids) == 0 && len(usage.Claims) > 0 && len(rights) > 0 {
 		return nil, fmt.Errorf("no file system of the claims is found: you have no right to %s", strings.Join(rights, ", nor to "))
 	}
-	return nil, nil
+	return ids, nil
 }
 
 // SurveyOf says how far the survey of a file system is that was requested at a time.
@@ -180,47 +174,42 @@ func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 		return survey
 	}
 	record := mountjobs.SurveyRecordOf(root.Annotations)
-	if !record.Ended.IsZero() && !record.Began.Before(requested) {
-		survey.Finished = true
-		return survey
+	if survey.Finished = !record.Ended.IsZero() && !record.Began.Before(requested); !survey.Finished {
+		survey.State, survey.Stuck = f.stateOfSurvey(id, requested)
 	}
-	survey.State, survey.Stuck = f.stateOfSurvey(id, requested)
 	return survey
 }
 
-// surveyed returns the condition of a file system that says whether surveys count its directories; nil for none.
-func (f *facts) surveyed(id string) *metav1.Condition {
-	if f.shown[id] == nil {
-		return nil
-	}
-	return meta.FindStatusCondition(f.shown[id].Status.Conditions, status.Surveyed)
-}
-
+// stateOfSurvey says how far the newest Job that may count is. Its condition says why it has counted nothing.
 func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
-	for _, j := range f.jobs { // the newest first
-		created := j.job.CreationTimestamp.Time
-		ours := j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id
-		if ours && j.status.State != mountjobs.Running && !created.Before(requested.Truncate(time.Second)) {
-			if c := f.surveyed(id); c != nil && c.Status == metav1.ConditionFalse && !mountjobs.IsUnreleased(j.job) {
-				return c.Message, true
-			}
-			ended := j.status.Ended
-			if ended.Before(created) {
-				ended = created
-			}
-			return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
-		}
-		if !ours || j.status.State != mountjobs.Running {
-			continue
-		}
-		age := f.Now.Sub(created)
-		if j.reason != "" {
-			return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name), age > surveyStartTime
-		}
-		return fmt.Sprintf("Job %s runs", j.job.Name), false
-	}
-	if f.Now.Sub(requested) > beginTime {
+	j := first(f.jobs, func(j jobFacts) bool { // the newest first
+		isNew := !j.job.CreationTimestamp.Time.Before(requested.Truncate(time.Second))
+		return j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id && (isNew || j.status.State == mountjobs.Running)
+	})
+	if j.job == nil && f.Now.Sub(requested) > beginTime {
 		return fmt.Sprintf("the manager has not begun it: see kubectl efs-stunnel doctor %s; or four others run", id), true
 	}
-	return "waits for the manager", false
+	if j.job == nil {
+		return "waits for the manager", false
+	}
+	created, failed := j.job.CreationTimestamp.Time, f.ofCondition("", f.surveyed(id))
+	switch {
+	case j.reason != "":
+		return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name),
+			f.Now.Sub(created) > surveyStartTime
+	case j.status.State == mountjobs.Running:
+		return fmt.Sprintf("Job %s runs", j.job.Name), false
+	case len(failed) > 0 && !mountjobs.IsUnreleased(j.job):
+		return failed[0].Message, true
+	}
+	ended := slices.MaxFunc([]time.Time{j.status.Ended, created}, time.Time.Compare)
+	return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
+}
+
+// surveyed returns the condition of a file system that says whether surveys count its directories.
+func (f *facts) surveyed(id string) (found metav1.Condition) {
+	if object := f.shown[id]; object != nil {
+		found = first(object.Status.Conditions, func(c metav1.Condition) bool { return c.Type == status.Surveyed })
+	}
+	return found
 }
