@@ -144,10 +144,7 @@ func (p *plugin) status() *cobra.Command {
 				return err
 			}
 			status := inspect.NewStatus(snapshot)
-			if err := inspect.Write(colorsOf(p.streams.Out), p.output, status, snapshot.Now); err != nil {
-				return err
-			}
-			return ended(status.Level)
+			return show(p, status, status.Level, snapshot.Now)
 		},
 	}
 }
@@ -172,10 +169,7 @@ func (p *plugin) doctor() *cobra.Command {
 				return err
 			}
 			diagnosis := inspect.Examine(snapshot, subject)
-			if err := inspect.Write(colorsOf(p.streams.Out), p.output, diagnosis, snapshot.Now); err != nil {
-				return err
-			}
-			return ended(diagnosis.Level)
+			return show(p, diagnosis, diagnosis.Level, snapshot.Now)
 		},
 	}
 }
@@ -220,8 +214,11 @@ func subjectOf(kind string, name types.NamespacedName) inspect.Subject {
 	return inspect.Subject{}
 }
 
-// ended returns the exit code of a level.
-func ended(level inspect.Level) error {
+// show prints a report, and returns the exit code of its level.
+func show[T inspect.Report](p *plugin, value T, level inspect.Level, now time.Time) error {
+	if err := inspect.Write(colorsOf(p.streams.Out), p.output, value, now); err != nil {
+		return err
+	}
 	switch level {
 	case inspect.Problem:
 		return errProblems

@@ -53,7 +53,7 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 	if len(i.fileSystems) != 1 {
 		return fmt.Errorf("name the file system with --file-system: want one of %s", strings.Join(i.fileSystems, ", "))
 	}
-	targets, err := i.targets()
+	targets, err := i.Targets()
 	if err != nil {
 		return err
 	}

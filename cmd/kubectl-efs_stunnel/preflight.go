@@ -111,10 +111,7 @@ func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
 	}
 	progress.stop()
 	diagnosis := preflight.Check(facts)
-	if err := inspect.Write(colorsOf(p.streams.Out), p.output, diagnosis, c.now()); err != nil {
-		return err
-	}
-	return ended(diagnosis.Level)
+	return show(p, diagnosis, diagnosis.Level, c.now())
 }
 
 func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlags, roots string,

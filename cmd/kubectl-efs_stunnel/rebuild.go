@@ -15,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
-	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // defaultSize is the size of claims that are made of directories.
@@ -88,7 +86,7 @@ func (p *plugin) rebuild() *cobra.Command {
 
 func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags) error {
 	lost := &requests.Lost{Cluster: cmp.Or(f.cluster, i.cluster), Force: f.force}
-	targets, err := i.targets()
+	targets, err := i.Targets()
 	if err != nil {
 		return err
 	}
@@ -115,15 +113,6 @@ func (p *plugin) sayOthers(others map[string]int) {
 		}
 		p.say("cluster "+cluster, fmt.Sprintf("%d owners stay: --cluster takes over those of a cluster that is gone", others[cluster]))
 	}
-}
-
-// targets returns the targets of the table.
-func (i installation) targets() (map[string]ports.Target, error) {
-	table, _, err := ports.DecodeLenient([]byte(i.Table.Data[wellknown.TargetsKey]))
-	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
-	}
-	return table.Targets, nil
 }
 
 // finish prints the objects of a plan, or creates them and prints what became of each.

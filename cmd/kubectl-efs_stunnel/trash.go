@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
@@ -186,7 +185,7 @@ func (p *plugin) restoreItem(ctx context.Context, i installation, r ledger.Resto
 	return p.awaitRestored(ctx, i, claim, f.timeout)
 }
 
-// awaitRestored shows each new event of a claim until it is bound.
+// awaitRestored shows what a claim waits for until it is bound.
 func (p *plugin) awaitRestored(ctx context.Context, i installation, claim *corev1.PersistentVolumeClaim, timeout time.Duration) error {
 	claims, name, said := i.client.CoreV1().PersistentVolumeClaims(claim.Namespace), "claim "+claim.Namespace+"/"+claim.Name, ""
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
@@ -194,37 +193,18 @@ func (p *plugin) awaitRestored(ctx context.Context, i installation, claim *corev
 		if err != nil {
 			return false, err
 		}
-		bound, err := ledger.Restored(current)
+		bound, waits, err := ledger.Restored(current)
 		if bound {
-			p.say(name, "bound to volume "+current.Spec.VolumeName+", which has the restored directory")
+			waits = "bound to volume " + current.Spec.VolumeName + ", which has the restored directory"
 		}
-		if bound || err != nil {
-			return true, err
+		if waits != "" && waits != said {
+			said = waits
+			p.say(name, waits)
 		}
-		if message := i.newestEvent(ctx, current); message != said {
-			said = message
-			p.say(name, message)
-		}
-		return false, nil
+		return bound, err
 	})
 	if err != nil {
 		return fmt.Errorf("%s is there, but has no volume: %w; see kubectl -n %s describe pvc %s", name, err, claim.Namespace, claim.Name)
 	}
 	return nil
-}
-
-// newestEvent returns the newest event about a claim, "" without one, or without the right to read events.
-func (i installation) newestEvent(ctx context.Context, claim *corev1.PersistentVolumeClaim) string {
-	selector := fields.OneTermEqualSelector("involvedObject.uid", string(claim.UID)).String()
-	events, err := i.client.CoreV1().Events(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
-	if err != nil || len(events.Items) == 0 {
-		return ""
-	}
-	newest := events.Items[0]
-	for _, event := range events.Items {
-		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
-			newest = event
-		}
-	}
-	return newest.Reason + ": " + newest.Message
 }

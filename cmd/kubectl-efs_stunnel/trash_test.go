@@ -186,6 +186,11 @@ func TestRestoreWaitsUntilTheClaimIsBound(t *testing.T) {
 			claim.Annotations[wellknown.AnnotationRejectReason] = "the path is taken"
 		}, exitUnknown, "the path is taken"},
 		"not in time": {func(*corev1.PersistentVolumeClaim) {}, exitUnknown, "claim team/a is there, but has no volume"},
+		"says what it waits for": {func(claim *corev1.PersistentVolumeClaim) {
+			claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
+				Type: wellknown.ConditionProvisioned, Status: corev1.ConditionFalse, Reason: "NoMountJob", Message: "quota",
+			}}
+		}, exitUnknown, "claim team/a: NoMountJob: quota"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

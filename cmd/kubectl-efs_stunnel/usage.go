@@ -41,10 +41,7 @@ func (p *plugin) usage() *cobra.Command {
 				return err
 			}
 			usage := inspect.NewUsage(snapshot, namespace)
-			if err := inspect.Write(p.streams.Out, p.output, usage, snapshot.Now); err != nil {
-				return err
-			}
-			return ended(usage.Level())
+			return show(p, usage, usage.Level(), snapshot.Now)
 		},
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "the claims of all namespaces")

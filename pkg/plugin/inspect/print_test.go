@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-func printed[T report](t *testing.T, format string, r T) string {
+func printed[T Report](t *testing.T, format string, r T) string {
 	t.Helper()
 	var out strings.Builder
 	if err := Write(&out, format, r, now); err != nil {

@@ -27,14 +27,14 @@ func CheckFormat(format string) error {
 	return fmt.Errorf("output format %q: want one of: %s", format, strings.Join(Formats(), ", "))
 }
 
-// report is what Write prints.
-type report interface {
+// Report is what Write prints.
+type Report interface {
 	write(w *writer, now time.Time)
 }
 
 // Write prints a Status or a Diagnosis. Whatever objects contain, the output has no control character
 // and no invalid UTF-8 that came from them.
-func Write[T report](out io.Writer, format string, r T, now time.Time) error {
+func Write[T Report](out io.Writer, format string, r T, now time.Time) error {
 	Clean(&r)
 	var text []byte
 	var err error

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
@@ -268,12 +268,5 @@ func (r Runner) lastWords(ctx context.Context, pod string) string {
 func (r Runner) remove(ctx context.Context, job *batchv1.Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTime)
 	defer cancel()
-	background := metav1.DeletePropagationBackground
-	err := r.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &job.UID},
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
-	}
-	return nil
+	return objects.DeleteJob(ctx, r.Client, job, metav1.DeletePropagationBackground)
 }

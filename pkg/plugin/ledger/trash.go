@@ -217,10 +217,16 @@ func (r Restore) claim(item TrashItem, class string) *corev1.PersistentVolumeCla
 	}
 }
 
-// Restored reports whether a claim has its volume. The error says why it will not get one as it is.
-func Restored(claim *corev1.PersistentVolumeClaim) (bool, error) {
+// Restored reports whether a claim has its volume, and what the manager says it waits for. The error says why it will
+// not get one as it is.
+func Restored(claim *corev1.PersistentVolumeClaim) (bound bool, waits string, err error) {
 	if why := claim.Annotations[wellknown.AnnotationRejectReason]; why != "" {
-		return false, errors.New(why)
+		return false, "", errors.New(why)
 	}
-	return claim.Status.Phase == corev1.ClaimBound, nil
+	for _, c := range claim.Status.Conditions {
+		if c.Type == wellknown.ConditionProvisioned && c.Status == corev1.ConditionFalse {
+			waits = c.Reason + ": " + c.Message
+		}
+	}
+	return claim.Status.Phase == corev1.ClaimBound, waits, nil
 }
