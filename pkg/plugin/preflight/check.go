@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,23 +93,20 @@ func (f *Facts) version() inspect.Result {
 }
 
 func (f *Facts) namespace() []inspect.Result {
-	object := "namespace " + f.Namespace
-	results := f.unreadOf("get", "namespaces")
-	level := f.Labels[enforceLabel]
-	switch {
-	case len(results) > 0:
-	case f.Labels == nil:
-		results = append(results, note(NamespaceMissing, object, "it does not exist yet; the manifests create it with the Pod Security level privileged", ""))
-	case level == "":
-		results = append(results, note(AdmissionLevel, object, "it has no Pod Security level of its own; the cluster's default counts",
-			"kubectl label namespace "+f.Namespace+" "+enforceLabel+"=privileged"))
-	case level != "privileged":
-		results = append(results, problem(AdmissionLevel, object, "its Pod Security level is "+level+", which refuses the node agents: they use the host's network",
-			"kubectl label --overwrite namespace "+f.Namespace+" "+enforceLabel+"=privileged"))
-	default:
-		results = append(results, fine(object, "its Pod Security level is privileged"))
+	object, label := "namespace "+f.Namespace, "kubectl label --overwrite namespace "+f.Namespace+" "+enforceLabel+"=privileged"
+	if unread := f.unreadOf("get", "namespaces"); len(unread) > 0 {
+		return unread
 	}
-	return results
+	result := fine(object, "its Pod Security level is privileged")
+	switch level := f.Labels[enforceLabel]; {
+	case f.Labels == nil:
+		result = note(NamespaceMissing, object, "it does not exist yet; the manifests create it with the Pod Security level privileged", "")
+	case level == "":
+		result = note(AdmissionLevel, object, "it has no Pod Security level of its own; the cluster's default counts", label)
+	case level != "privileged":
+		result = problem(AdmissionLevel, object, "its Pod Security level is "+level+", which refuses the node agents: they use the host's network", label)
+	}
+	return []inspect.Result{result}
 }
 
 func (f *Facts) nodePorts() []inspect.Result {
@@ -147,22 +143,21 @@ func (f *Facts) unknownNodePorts() string {
 
 func (f *Facts) portsInUse() []inspect.Result {
 	var results []inspect.Result
+	check := func(object, kind string, port int) {
+		if f.Ports.Contains(port) || port == wellknown.AgentHTTPPort { // of the agents' health and metrics
+			results = append(results, problem(PortInUse, object, fmt.Sprintf("its %s %d is one of the tunnels' ports", kind, port),
+				"give it another port, or the tunnels other ports: --base-stunnel-port of the manager"))
+		}
+	}
 	for _, service := range f.Services {
 		for _, port := range service.Spec.Ports {
-			if f.isTunnels(int(port.NodePort)) {
-				results = append(results, problem(PortInUse, "service "+service.Namespace+"/"+service.Name,
-					fmt.Sprintf("its nodePort %d is one of the tunnels' ports", port.NodePort), "give it another nodePort, or the tunnels other ports: --base-stunnel-port of the manager"))
-			}
+			check("service "+service.Namespace+"/"+service.Name, "nodePort", int(port.NodePort))
 		}
 	}
 	for _, pod := range f.Pods {
-		if pod.Namespace == f.Own {
-			continue
-		}
 		for _, port := range hostPorts(pod) {
-			if f.isTunnels(port) {
-				results = append(results, problem(PortInUse, "pod "+pod.Namespace+"/"+pod.Name,
-					fmt.Sprintf("its hostPort %d is one of the tunnels' ports", port), "give it another port, or the tunnels other ports: --base-stunnel-port of the manager"))
+			if pod.Namespace != f.Own {
+				check("pod "+pod.Namespace+"/"+pod.Name, "hostPort", port)
 			}
 		}
 	}
@@ -170,11 +165,6 @@ func (f *Facts) portsInUse() []inspect.Result {
 		results = append(results, fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
 	}
 	return results
-}
-
-// isTunnels includes the port of the agents' health and metrics.
-func (f *Facts) isTunnels(port int) bool {
-	return f.Ports.Contains(port) || port == wellknown.AgentHTTPPort
 }
 
 func (f *Facts) nodes() []inspect.Result {
@@ -228,7 +218,7 @@ func (f *Facts) node(node *corev1.Node) []inspect.Result {
 	if !slices.Contains([]string{"", "amd64", "arm64"}, info.Architecture) {
 		results = append(results, problem(ProcessorNotServed, object, "there is no image for processors of type "+info.Architecture, "build one, or keep the agents off the node"))
 	}
-	if isOlder(info.KernelVersion, 5, 7) {
+	if isOlder(info.KernelVersion, "5.7") {
 		results = append(results, note(LoopbackReachable, object, "its kernel, "+info.KernelVersion+", is older than 5.7: packets from outside to 127.0.0.0/8 must be dropped",
 			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: "+wellknown.DocsURL+"concepts/isolation.md"))
 	}
@@ -247,29 +237,9 @@ func (f *Facts) node(node *corev1.Node) []inspect.Result {
 }
 
 // isOlder compares the beginning of a kernel's version, as 5.10.223-212.amzn2.
-func isOlder(kernel string, major, minor int) bool {
-	first, rest, _ := strings.Cut(kernel, ".")
-	second, _, _ := strings.Cut(rest, ".")
-	haveMajor, err := strconv.Atoi(first)
-	haveMinor, minorErr := strconv.Atoi(second)
-	if err != nil || minorErr != nil {
-		return false
-	}
-	return haveMajor < major || haveMajor == major && haveMinor < minor
-}
-
-// overlap counts the ports of a span that a condition is true for.
-func overlap(span ports.Span, has func(int) bool) (count, first int) {
-	for port := span.First; port <= span.Last; port++ {
-		if !has(port) {
-			continue
-		}
-		if count == 0 {
-			first = port
-		}
-		count++
-	}
-	return count, first
+func isOlder(kernel, than string) bool {
+	have, err := version.ParseGeneric(kernel)
+	return err == nil && have.LessThan(version.MustParseGeneric(than))
 }
 
 // Causes of results about nodes that were examined.
@@ -326,9 +296,15 @@ func (f *Facts) ephemeral(object string, r nodereport.Report) []inspect.Result {
 	if err != nil {
 		return []inspect.Result{note(PortsAreEphemeral, object, "its range of ephemeral ports cannot be read: "+err.Error(), "")}
 	}
-	if count, first := overlap(f.Ports, parsed.Contains); count > 0 {
+	var given []int
+	for port := f.Ports.First; port <= f.Ports.Last; port++ {
+		if parsed.Contains(port) {
+			given = append(given, port)
+		}
+	}
+	if len(given) > 0 {
 		return []inspect.Result{problem(PortsAreEphemeral, object,
-			fmt.Sprintf("its kernel may give %d of the tunnels' ports, the first is %d, to any process (ip_local_port_range is %s)", count, first, r.PortRange),
+			fmt.Sprintf("its kernel may give %d of the tunnels' ports, the first is %d, to any process (ip_local_port_range is %s)", len(given), given[0], r.PortRange),
 			"on the node: sysctl -w net.ipv4.ip_local_reserved_ports="+f.Ports.String())}
 	}
 	return nil
