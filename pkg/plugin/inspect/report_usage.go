@@ -125,8 +125,7 @@ func Size(bytes int64) string {
 
 // Survey is how far a requested survey of one file system is.
 type Survey struct {
-	FileSystem string
-	Finished   bool
+	Finished bool
 	// Stuck says that it will not continue by itself soon, and State says why.
 	Stuck bool
 	// State has no time in it: a caller prints it when it changes.
@@ -167,7 +166,7 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 
 // SurveyOf says how far the survey of a file system is that was requested at a time.
 func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
-	f, survey := derive(s), Survey{FileSystem: id}
+	f, survey := derive(s), Survey{}
 	root := f.rootClaim(id)
 	if root == nil {
 		survey.Stuck, survey.State = true, "there is no root claim "+volumes.RootName(id)+" that you may read"

@@ -144,20 +144,21 @@ func (f *facts) checkJobs() (results []Result) {
 }
 
 func (f *facts) checkJob(j jobFacts) Result {
-	object, state := named("job", j.job.Name), j.status.State
+	object, state, where := named("job", j.job.Name), j.status.State, ""
+	if j.status.Node != "" {
+		where = " on " + named(kindNode, j.status.Node)
+	}
 	switch {
 	case j.err != nil:
 		return problem(JobUnreadable, object, j.err.Error())
 	case j.reason != "":
 		return problem(Cause(j.reason), object, j.message)
 	case state == mountjobs.Stuck:
-		return problem(JobStuck, object, join(j.status.Message, named(kindNode, j.status.Node)))
+		return problem(JobStuck, object, j.status.Message+where)
 	case state == mountjobs.Lost && mountjobs.IsUnreleased(j.job): // After that a later Job has what is still wanted.
 		return problem(JobLost, object, j.status.Message)
-	case state == mountjobs.Running && j.status.Node != "":
-		return note(JobRuns, object, "runs on node "+j.status.Node)
 	case state == mountjobs.Running:
-		return note(JobRuns, object, "runs")
+		return note(JobRuns, object, "runs"+where)
 	}
 	return fine(object, "%s", join(string(state), j.status.Message))
 }

@@ -60,10 +60,12 @@ func (f *facts) agents() []Agent {
 		all = append(all, agentOf(name, nil, pod))
 	}
 	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Node, b.Node) })
-	tunnels := f.checkTunnels()
+	tunnels := map[string][]Result{}
+	for _, r := range f.checkTunnels() {
+		tunnels[r.Object] = append(tunnels[r.Object], r)
+	}
 	for i := range all {
-		all[i].Tunnels = keep(tunnels, func(r Result) bool { return r.Object == named(kindNode, all[i].Node) })
-		all[i].shown = f.tunnels[all[i].Node] != nil
+		all[i].Tunnels, all[i].shown = present(tunnels[named(kindNode, all[i].Node)]), f.tunnels[all[i].Node] != nil
 	}
 	return all
 }
