@@ -16,8 +16,7 @@ func unconverted() []string {
 	return []string{
 		"pkg/api", "pkg/kube/election", "pkg/kube/events", "pkg/kube/forbidden",
 		"pkg/manager/jobs", "pkg/manager/table", "pkg/manager/usage", "pkg/manager/workers",
-		"pkg/mountjobs", "pkg/node", "pkg/plugin/dashboard", "pkg/plugin/inspect", "pkg/plugin/ledger",
-		"pkg/ports", "pkg/program", "pkg/worker", "test/bench",
+		"pkg/mountjobs", "pkg/node", "pkg/ports", "pkg/program", "pkg/worker", "test/bench",
 	}
 }
 

@@ -38,15 +38,15 @@ type Handler struct {
 	read time.Time // guarded by mu; when last was read
 }
 
-// New is a handler for a server with an address and port of the loopback.
+// New returns a handler for a server with an address and port of the loopback.
 func New(address string, port string, gather Gather) *Handler {
 	return &Handler{gather: gather, hosts: []string{address + ":" + port, "localhost:" + port}, path: "/" + rand.Text() + "/"}
 }
 
-// URL is where the page is.
+// URL returns where the page is.
 func (h *Handler) URL() string { return "http://" + h.hosts[0] + h.path }
 
-// fresh is how long a page serves more than one request: several tabs must not multiply the load.
+// fresh bounds the time in which a page serves more than one request: several tabs must not multiply the load.
 const fresh = 3 * time.Second
 
 // ServeHTTP implements http.Handler.
@@ -105,13 +105,13 @@ func (h *Handler) page(ctx context.Context) page {
 var source string
 
 const (
-	// mostRows is how many rows a table has.
+	// mostRows bounds the rows of a table.
 	mostRows = 50
-	// mostUsage is how many claims have their usage shown.
+	// mostUsage bounds the claims that have their usage shown.
 	mostUsage = 10
 )
 
-// page is what the template shows. Texts of objects are lines without control characters; the template
+// page has what the template shows. Texts of objects are lines without control characters; the template
 // escapes them.
 type page struct {
 	Nonce  string
@@ -162,7 +162,7 @@ func newPage(s *inspect.Snapshot) page {
 	return p
 }
 
-// usageOf is what the largest claims hold, and how many claims that were counted are left out.
+// usageOf returns what the largest claims hold, and how many claims that were counted are left out.
 func usageOf(s *inspect.Snapshot) (largest []inspect.ClaimUsage, hidden int) {
 	usage := inspect.NewUsage(s, "")
 	inspect.Clean(&usage)
@@ -197,16 +197,16 @@ func newEvent(e *corev1.Event, now time.Time) event {
 
 func age(now, then time.Time) string { return duration.HumanDuration(max(now.Sub(then), 0)) }
 
-// Age is how long ago a time was.
+// Age returns how long ago a time was.
 func (p page) Age(then time.Time) string { return age(p.now, then) }
 
-// Size is a number of bytes for people.
+// Size returns a number of bytes for people.
 func (page) Size(bytes int64) string { return inspect.Size(bytes) }
 
-// Near is as much of a request as has its bar change its color.
+// Near returns as much of a request as has its bar change its color.
 func (page) Near(requested int64) int64 { return requested / 10 * 9 }
 
-// Class is the color of the summary.
+// Class returns the color of the summary.
 func (p page) Class() string {
 	switch p.Status.Level {
 	case inspect.Problem:
@@ -221,7 +221,7 @@ func (p page) Class() string {
 // Leader is for a manager that does not lead, or is not known.
 func (p page) Leader() string { return p.Status.LeaderText(p.now) }
 
-// Summary is that of kubectl efs-stunnel status.
+// Summary returns that of kubectl efs-stunnel status.
 func (p page) Summary() string { return p.Status.Summary() }
 
 // write renders the page.

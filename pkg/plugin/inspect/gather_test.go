@@ -20,7 +20,7 @@ import (
 	kubeobjects "gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
-// objects are those of a snapshot, as the apiserver has them.
+// objects returns those of a snapshot, as the apiserver has them.
 func objects(s *Snapshot) []runtime.Object {
 	all := []runtime.Object{s.Manager, s.Agents, s.Lease, s.Table}
 	for _, claim := range s.Claims {

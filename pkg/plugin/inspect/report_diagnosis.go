@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// Subject is what a diagnosis is about. The zero Subject is the whole installation.
+// Subject names what a diagnosis is about. The zero Subject is the whole installation.
 type Subject struct {
 	Claim        types.NamespacedName
 	SharedVolume types.NamespacedName
@@ -38,7 +38,7 @@ func (s Subject) String() string {
 	return "the installation"
 }
 
-// Diagnosis is what was checked on the way from a subject to EFS, and what was found.
+// Diagnosis has what was checked on the way from a subject to EFS, and what was found.
 type Diagnosis struct {
 	Subject string `json:"subject"`
 	Level   Level  `json:"level"`

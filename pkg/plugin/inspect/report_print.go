@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats are those of Write; "" is text.
+// Formats lists those of Write; "" is text.
 func Formats() []string { return []string{"json", "yaml"} }
 
 // CheckFormat returns an error unless Write has the format.
@@ -27,7 +27,7 @@ func CheckFormat(format string) error {
 	return fmt.Errorf("output format %q: want one of: %s", format, strings.Join(Formats(), ", "))
 }
 
-// Report is what Write prints.
+// Report is a value for Write.
 type Report interface {
 	write(w *writer, now time.Time)
 }
@@ -101,7 +101,7 @@ func cleanMap(value reflect.Value) {
 	}
 }
 
-// Line is text of an object on one line, for a terminal: spaces for white space, and question marks for
+// Line returns text of an object on one line, for a terminal: spaces for white space, and question marks for
 // characters that are not shown, or that change how others are.
 func Line(text string) string {
 	text = strings.Map(func(r rune) rune {
@@ -121,7 +121,7 @@ type writer struct{ text strings.Builder }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
 
-// section is rows below a title and an empty line, most of them at most.
+// section prints rows below a title and an empty line, most of them at most.
 func (w *writer) section(title string, rows [][]string, most int) {
 	if w.line(""); title != "" {
 		w.line("%s", title)
@@ -144,7 +144,7 @@ func (w *writer) rows(rows [][]string) {
 	_ = tab.Flush() // a strings.Builder takes everything
 }
 
-// short is as much of a message as a table has; the whole is among the problems.
+// short returns as much of a message as a table has; the whole is among the problems.
 func short(message string) string {
 	const most = 60
 	if characters := []rune(message); len(characters) > most {

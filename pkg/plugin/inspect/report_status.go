@@ -113,7 +113,7 @@ func NewStatus(s *Snapshot) Status {
 	return status
 }
 
-// present is an empty list in JSON where there is none.
+// present returns an empty list in JSON where there is none.
 func present[T any](all []T) []T {
 	if all == nil {
 		return []T{}
@@ -218,7 +218,7 @@ func (f *facts) activeJobs() (all []Job) {
 	return all
 }
 
-// age is a duration as kubectl has it.
+// age returns a duration as kubectl has it.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "some time"
@@ -226,7 +226,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(max(now.Sub(then), 0))
 }
 
-// shownRows is how many agents or claims a table has before those without a problem are left out.
+// shownRows bounds the agents or claims that a table has before those without a problem are left out.
 const shownRows = 12
 
 func (s Status) write(w *writer, now time.Time) {
@@ -256,7 +256,7 @@ func (s Status) Known(text string, resources ...string) string {
 
 func (s Status) lacks(resource string) bool { return lacks(s.unread, resource) }
 
-// LeaderText says who leads, and since when that is known.
+// LeaderText names who leads, and since when that is known.
 func (s Status) LeaderText(now time.Time) string {
 	switch {
 	case s.lacks("leases.coordination.k8s.io"):

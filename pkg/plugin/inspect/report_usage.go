@@ -17,14 +17,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Usage is what claims hold, the largest first.
+// Usage has what claims hold, the largest first.
 type Usage struct {
 	Claims []ClaimUsage `json:"claims"`
 	// Unread are the rights that the user lacks.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// ClaimUsage is what the directory of one claim holds. Without a survey of it, only the request is known.
+// ClaimUsage has what the directory of one claim holds. Without a survey of it, only the request is known.
 type ClaimUsage struct {
 	Namespace      string     `json:"namespace"`
 	Claim          string     `json:"claim"`
@@ -81,7 +81,7 @@ func (u Usage) Level() Level {
 	return OK
 }
 
-// Note says what is special about the numbers.
+// Note returns what is special about the numbers.
 func (c ClaimUsage) Note() string {
 	var notes []string
 	if c.OverRequest {
@@ -111,7 +111,7 @@ func (u Usage) write(w *writer, now time.Time) {
 	}
 }
 
-// Size is a number of bytes in the largest unit of which there is one.
+// Size returns a number of bytes in the largest unit of which there is one.
 func Size(bytes int64) string {
 	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	for len(units) > 1 && value >= 1024 {
@@ -123,7 +123,7 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", value, units[0])
 }
 
-// Survey is how far a requested survey of one file system is.
+// Survey has how far a requested survey of one file system is.
 type Survey struct {
 	Finished bool
 	// Stuck says that it will not continue by itself soon, and State says why.
@@ -133,9 +133,9 @@ type Survey struct {
 }
 
 const (
-	// beginTime is how long the manager may take to begin a survey: several others may run.
+	// beginTime bounds the time that the manager may take to begin a survey: several others may run.
 	beginTime = time.Minute
-	// surveyStartTime is how long the pod of a survey may take to start.
+	// surveyStartTime bounds the time that the pod of a survey may take to start.
 	surveyStartTime = 30 * time.Second
 )
 
@@ -164,7 +164,7 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 	return ids, nil
 }
 
-// SurveyOf says how far the survey of a file system is that was requested at a time.
+// SurveyOf returns how far the survey of a file system is that was requested at a time.
 func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 	f, survey := derive(s), Survey{}
 	root := f.rootClaim(id)
@@ -179,7 +179,7 @@ func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 	return survey
 }
 
-// stateOfSurvey says how far the newest Job that may count is. Its condition says why it has counted nothing.
+// stateOfSurvey returns how far the newest Job that may count is. Its condition says why it has counted nothing.
 func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
 	j := first(f.jobs, func(j jobFacts) bool { // the newest first
 		isNew := !j.job.CreationTimestamp.Time.Before(requested.Truncate(time.Second))

@@ -91,7 +91,7 @@ func (u Unread) String() string {
 	return text + " in namespace " + u.Namespace
 }
 
-// Result says that a check of an object is incomplete.
+// Result returns that a check of an object is incomplete.
 func (u Unread) Result(object string) Result {
 	return Result{
 		Level: Unknown, Cause: RightMissing, Object: object, Message: "you have no right to " + u.String(),

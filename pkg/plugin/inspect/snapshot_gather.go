@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,15 +14,74 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Options say what to gather.
+// Reader reads objects with the rights of a user, who may not have all that are needed.
+type Reader struct {
+	Unread *[]Unread // what the user may not read
+	Failed error     // the first failure, after which nothing is read
+}
+
+// note keeps what is forbidden. An object that does not exist is no error either.
+func (r *Reader) note(err error, what Unread) {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+	case !apierrors.IsForbidden(err):
+		r.Failed = fmt.Errorf("reading %s: %w", what.Resource, err)
+	case !slices.Contains(*r.Unread, what):
+		*r.Unread = append(*r.Unread, what)
+	}
+}
+
+// Get reads one object; it is nil when it does not exist or may not be read.
+func Get[T any](ctx context.Context, r *Reader, resource, namespace, name string, read func(context.Context, string, metav1.GetOptions) (*T, error)) *T {
+	if r.Failed != nil {
+		return nil
+	}
+	object, err := read(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		r.note(err, Unread{"get", resource, namespace, name})
+		return nil
+	}
+	return object
+}
+
+// List reads all pages of a list.
+func List[T any, L runtime.Object](ctx context.Context, r *Reader, resource, namespace, selector string,
+	read func(context.Context, metav1.ListOptions) (L, error),
+) (all []T) {
+	Each(ctx, r, resource, namespace, selector, read, func(object T) { all = append(all, object) })
+	return all
+}
+
+// Each calls do for each object of a list, of which it never holds more than a page.
+func Each[T any, L runtime.Object](ctx context.Context, r *Reader, resource, namespace, selector string,
+	read func(context.Context, metav1.ListOptions) (L, error), do func(T),
+) {
+	if r.Failed != nil {
+		return
+	}
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return read(ctx, options)
+	}
+	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, func(object runtime.Object) error {
+		if typed, ok := object.(T); ok {
+			do(typed)
+		}
+		return nil
+	})
+	r.note(err, Unread{"list", resource, namespace, ""})
+}
+
+// Options select what to gather.
 type Options struct {
 	// Namespace is the installation's; "" tries those of the shipped manifests.
 	Namespace string

@@ -20,7 +20,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Level says whether a user has to act on a result.
+// Level tells whether a user has to act on a result.
 type Level string
 
 // The levels of results.
@@ -34,7 +34,7 @@ const (
 // Cause is a stable name, for scripts, of what a result says.
 type Cause string
 
-// Result is what one check found about one object.
+// Result has what one check found about one object.
 type Result struct {
 	Level   Level  `json:"level"`
 	Cause   Cause  `json:"cause,omitempty"`
@@ -121,7 +121,7 @@ func checks() []check {
 	}
 }
 
-// Examined is what one check found.
+// Examined has what one check found.
 type Examined struct {
 	Check   string   `json:"check"`
 	Results []Result `json:"results"`
@@ -148,7 +148,7 @@ func (f *facts) examine() []Examined {
 	return all
 }
 
-// worst says how a number of checks ended.
+// worst returns how a number of checks ended.
 func worst(all []Examined) Level {
 	level := OK
 	for _, next := range []Level{Note, Unknown, Problem} {

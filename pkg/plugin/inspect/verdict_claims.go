@@ -36,7 +36,7 @@ const (
 	PodsWaitForMount Cause = "PodsWaitForMount"
 )
 
-// silent is how long the manager may say nothing about a claim: its condition begins after ten seconds.
+// silent bounds the time in which the manager says nothing about a claim: its condition begins after ten seconds.
 const silent = 90 * time.Second
 
 func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
@@ -169,7 +169,7 @@ func (f *facts) checkClasses() (results []Result) {
 	return results
 }
 
-// foreign says why the manager ignores a claim.
+// foreign returns why the manager ignores a claim.
 func (f *facts) foreign(claim *corev1.PersistentVolumeClaim) Result {
 	name := volumes.ClassName(claim)
 	class := first(f.Classes, func(class *storagev1.StorageClass) bool { return class.Name == name })

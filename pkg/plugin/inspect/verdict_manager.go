@@ -64,7 +64,7 @@ func (f *facts) problemOf(program string) string {
 	return ""
 }
 
-// Leader is what the Lease says.
+// Leader has what the Lease says.
 type Leader struct {
 	Holder  string     `json:"holder,omitempty"`
 	Renewed *time.Time `json:"renewed,omitempty"`
@@ -113,7 +113,7 @@ func (f *facts) isElectionOff() bool {
 	})
 }
 
-// provisionerOf is the manager's --provisioner.
+// provisionerOf returns the manager's --provisioner.
 func provisionerOf(manager *appsv1.Deployment) string {
 	return cmp.Or(setting(manager, "--provisioner", "STORAGE_PROVISIONER_NAME"), wellknown.DefaultProvisioner)
 }
@@ -156,7 +156,7 @@ type Program struct {
 	Image   string `json:"image"`
 }
 
-// programs are the manager, the agents and what mount Jobs run, as they are to be after a rollout.
+// programs returns the manager, the agents and what mount Jobs run, as they are to be after a rollout.
 func (f *facts) programs() []Program {
 	var all []Program
 	if f.Manager != nil {
@@ -180,7 +180,7 @@ func imageOf(spec corev1.PodSpec) string {
 	return spec.Containers[0].Image
 }
 
-// versionOf is an image's digest or tag.
+// versionOf returns an image's digest or tag.
 func versionOf(image string) string {
 	if _, digest, ok := strings.Cut(image, "@"); ok {
 		return digest

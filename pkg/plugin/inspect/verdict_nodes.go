@@ -223,7 +223,7 @@ func (f *facts) movedTunnels(node *corev1.Node) (results []Result) {
 	return results
 }
 
-// TunnelText says how the tunnels of a node are. Agents report problems only.
+// TunnelText returns how the tunnels of a node are. Agents report problems only.
 func (a Agent) TunnelText() string {
 	causes := map[string]bool{}
 	for _, r := range a.Tunnels {

@@ -113,10 +113,10 @@ const (
 	SharedVolumeDeleted Cause = "SharedVolumeIsDeleted"
 )
 
-// silentShared is how long the manager may say nothing about a SharedVolume.
+// silentShared bounds the time in which the manager says nothing about a SharedVolume.
 const silentShared = 30 * time.Second
 
-// checkSharedVolumes says what the status of each says, which the manager keeps.
+// checkSharedVolumes repeats what the status of each says, which the manager keeps.
 func (f *facts) checkSharedVolumes() (results []Result) {
 	for _, shared := range f.SharedVolumes {
 		claim := types.NamespacedName{Namespace: shared.Namespace, Name: wellknown.SharedClaimPrefix + shared.Name}

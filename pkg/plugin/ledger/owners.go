@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// OwnerState says what an entry of the ledger means.
+// OwnerState names what an entry of the ledger means.
 type OwnerState string
 
 // The states of owners.
@@ -34,7 +34,7 @@ type OwnerItem struct {
 	requests.Owned
 }
 
-// Objects are what owners of this cluster are compared with.
+// Objects has what owners of this cluster are compared with.
 type Objects struct {
 	Cluster  string // its uid
 	Volumes  []*corev1.PersistentVolume
@@ -95,7 +95,7 @@ func (r Runner) ListOwners(ctx context.Context, fileSystems []string, release *r
 	return items, err
 }
 
-// OwnerRows are a table of owners. The cluster is this one.
+// OwnerRows returns a table of owners. The cluster is this one.
 func OwnerRows(items []OwnerItem, cluster string) [][]string {
 	rows := [][]string{{"FILE SYSTEM", "PATH", "STATE", "CLAIM", "SINCE", "MADE", "CLUSTER", "VOLUME"}}
 	for _, item := range items {

@@ -83,7 +83,7 @@ func (a *Answer) add(line requests.Line) {
 	}
 }
 
-// atOnce is how many file systems are asked at once.
+// atOnce bounds the file systems that are asked at once.
 const atOnce = 8
 
 // Ask sends its requests to each file system, several at once, and returns the answers by file system. One that does
@@ -241,7 +241,7 @@ func hasStarted(pod *corev1.Pod) bool {
 	return state.Running != nil || state.Terminated != nil
 }
 
-// whyWaiting says what keeps a Job's container from starting. Without the right to read events it says less.
+// whyWaiting returns what keeps a Job's container from starting. Without the right to read events it says less.
 func (r Runner) whyWaiting(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) string {
 	selector := fields.OneTermEqualSelector("type", corev1.EventTypeWarning).String()
 	events, err := r.Client.CoreV1().Events(job.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
@@ -252,7 +252,7 @@ func (r Runner) whyWaiting(ctx context.Context, job *batchv1.Job, pod *corev1.Po
 	return cmp.Or(message, "Job "+job.Name+" has not started yet")
 }
 
-// lastWords are how a container ended that has left no complete answer.
+// lastWords returns how a container ended that has left no complete answer.
 func (r Runner) lastWords(ctx context.Context, pod string) string {
 	object, err := r.Client.CoreV1().Pods(r.Settings.Namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {

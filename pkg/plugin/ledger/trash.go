@@ -41,7 +41,7 @@ func (r Runner) ListTrash(ctx context.Context, fileSystems []string) (items []Tr
 	return items, err
 }
 
-// TrashRows are a table of the trash. The cluster is this one.
+// TrashRows returns a table of the trash. The cluster is this one.
 func TrashRows(items []TrashItem, cluster string, now time.Time) [][]string {
 	rows := [][]string{{"FILE SYSTEM", "CLAIM", "CLAIM UID", "DELETED", "KEPT UNTIL", "CLUSTER", "PATH", "VOLUME"}}
 	for _, item := range items {
@@ -74,7 +74,7 @@ func clusterName(uid, own string) string {
 	return uid
 }
 
-// TrashChoice is what a user means by the arguments of a command.
+// TrashChoice has what a user means by the arguments of a command.
 type TrashChoice struct {
 	Cluster   string
 	Namespace string   // "" is all
@@ -120,7 +120,7 @@ func (c TrashChoice) Removal(chosen []TrashItem) Requests {
 	return removal
 }
 
-// InNamespace are the directories of the claims of a namespace.
+// InNamespace returns the directories of the claims of a namespace.
 func InNamespace(items []TrashItem, namespace string) []TrashItem {
 	return slices.DeleteFunc(slices.Clone(items), func(item TrashItem) bool { return item.Unknown || item.Namespace != namespace })
 }
@@ -163,7 +163,7 @@ func (r Restore) Find(items []TrashItem) (TrashItem, error) {
 	return r.newest(found)
 }
 
-// newest is the last incarnation of a claim's volume, which is what a mount Job restores.
+// newest returns the last incarnation of a claim's volume, which is what a mount Job restores.
 func (r Restore) newest(found []TrashItem) (TrashItem, error) {
 	last := slices.MaxFunc(found, func(a, b TrashItem) int { return a.Deleted.Compare(b.Deleted) })
 	var uids []string
@@ -178,7 +178,7 @@ func (r Restore) newest(found []TrashItem) (TrashItem, error) {
 	return last, nil
 }
 
-// Object is the new claim, unless the manager or a mount Job would refuse it.
+// Object returns the new claim, unless the manager or a mount Job would refuse it.
 func (r Restore) Object(item TrashItem, object *storagev1.StorageClass) (*corev1.PersistentVolumeClaim, volumes.Class, error) {
 	if object.Provisioner != r.Provisioner {
 		return nil, volumes.Class{}, fmt.Errorf("storage class %s is of provisioner %s, not %s: name another with --class", object.Name, object.Provisioner, r.Provisioner)
