@@ -53,8 +53,8 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Arch
 type logReader func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
 
 type collector struct {
-	options  Options
-	snapshot *inspect.Snapshot
+	Options
+
 	redactor redactor
 	read     logReader
 	archive  *Archive
@@ -63,10 +63,9 @@ type collector struct {
 }
 
 func newCollector(o Options) *collector {
-	s := o.Snapshot
-	c := &collector{options: o, snapshot: s, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
-	c.archive = &Archive{time: s.Now, account: o.RedactAccounts}
-	for _, unread := range s.Unread {
+	c := &collector{Options: o, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
+	c.archive = &Archive{time: o.Snapshot.Now, account: o.RedactAccounts}
+	for _, unread := range o.Snapshot.Unread {
 		c.archive.Unread = append(c.archive.Unread, unread.String())
 	}
 	return c
@@ -95,10 +94,10 @@ func (c *collector) version(client kubernetes.Interface) {
 // conclusions adds the outputs of the plugin's status and doctor.
 func (c *collector) conclusions() error {
 	var status, doctor strings.Builder
-	if err := inspect.Write(&status, "", inspect.NewStatus(c.snapshot), c.snapshot.Now); err != nil {
+	if err := inspect.Write(&status, "", inspect.NewStatus(c.Snapshot), c.Snapshot.Now); err != nil {
 		return err
 	}
-	if err := inspect.Write(&doctor, "", inspect.Examine(c.snapshot, inspect.Subject{}), c.snapshot.Now); err != nil {
+	if err := inspect.Write(&doctor, "", inspect.Examine(c.Snapshot, inspect.Subject{}), c.Snapshot.Now); err != nil {
 		return err
 	}
 	c.add("status.txt", "output of kubectl efs-stunnel status", c.redactor.text(status.String()))
@@ -110,7 +109,7 @@ func (c *collector) conclusions() error {
 const mostObjects, mostEvents = 1000, 5000
 
 func (c *collector) objects() error {
-	s := c.snapshot
+	s := c.Snapshot
 	var nodes []*corev1.Node
 	for _, n := range s.Nodes {
 		nodes = append(nodes, node(n))
@@ -191,7 +190,7 @@ func (c *collector) logs(ctx context.Context) error {
 
 // pods returns the pods whose logs are read. Agents with a problem come first.
 func (c *collector) pods() []*corev1.Pod {
-	managers, workers, agents := c.snapshot.PodsByPart()
+	managers, workers, agents := c.Snapshot.PodsByPart()
 	slices.SortStableFunc(workers, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	slices.SortStableFunc(agents, func(a, b *corev1.Pod) int { return cmp.Compare(healthOf(a), healthOf(b)) })
 	return slices.Concat(managers,
@@ -222,7 +221,7 @@ func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, 
 		c.leave("%s: the archive has %d MiB of logs", name, mostLogs>>20)
 		return ctx.Err()
 	}
-	c.options.Progress("reading " + name)
+	c.Progress("reading " + name)
 	lines, limit := int64(mostLines), int64(mostOfOne)
 	stream, err := c.read(ctx, pod.Namespace, pod.Name, &corev1.PodLogOptions{
 		Container: container, Previous: previous, Timestamps: true, TailLines: &lines, LimitBytes: &limit,

@@ -39,8 +39,8 @@ type Agent struct {
 	Why     string `json:"why,omitempty"` // it is not ready
 	// Tunnels are what it has reported about tunnels that are not as they should be, or were not.
 	Tunnels []Result `json:"tunnels"`
-	Cause   Cause    `json:"-"`
-	shown   bool     // it has a NodeTunnels
+	verdict Result
+	shown   bool // it has a NodeTunnels
 }
 
 // agents returns those of all nodes that the DaemonSet selects.
@@ -52,12 +52,12 @@ func (f *facts) agents() []Agent {
 	var all []Agent
 	for _, node := range f.Nodes {
 		if pod := byNode[node.Name]; pod != nil || f.isSelected(node) {
-			all = append(all, agentOf(node.Name, node, pod))
+			all = append(all, f.agentOf(node.Name, node, pod))
 		}
 		delete(byNode, node.Name)
 	}
 	for name, pod := range byNode { // of nodes that cannot be read
-		all = append(all, agentOf(name, nil, pod))
+		all = append(all, f.agentOf(name, nil, pod))
 	}
 	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Node, b.Node) })
 	tunnels := map[string][]Result{}
@@ -111,18 +111,24 @@ func (f *facts) isSelected(node *corev1.Node) bool {
 	return err == nil && matches && node.Labels["eks.amazonaws.com/compute-type"] != "fargate"
 }
 
-func agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
-	agent := Agent{Node: name}
+func (f *facts) agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
+	agent, object := Agent{Node: name}, named(kindNode, name)
 	if pod != nil {
 		agent.Pod, agent.Version, agent.Ready = pod.Name, versionOf(imageOf(pod.Spec)), IsReady(pod)
 	}
 	switch why := nodeProblem(node); {
 	case why != "":
-		agent.Ready, agent.Cause, agent.Why = false, NodeNotReady, why
+		agent.Ready, agent.Why = false, why
+		agent.verdict = problem(NodeNotReady, object, why)
 	case pod == nil:
-		agent.Cause, agent.Why = AgentMissing, "there is no pod of the DaemonSet"
+		agent.Why = "there is no pod of the DaemonSet"
+		agent.verdict = problem(AgentMissing, object, agent.Why+": no volume can be mounted")
 	case !agent.Ready:
-		agent.Cause, agent.Why = AgentNotReady, PodProblem(pod)
+		agent.Why = PodProblem(pod)
+		agent.verdict = problem(AgentNotReady, object, join("agent "+pod.Name+" is not ready", agent.Why))
+		agent.verdict.Remedy = "kubectl -n " + f.Namespace + " describe pod " + pod.Name
+	default:
+		agent.verdict = fine(object, "agent %s is ready", pod.Name)
 	}
 	return agent
 }
@@ -151,24 +157,9 @@ func (f *facts) checkAgents() (results []Result) {
 		return []Result{problem(AgentNotReady, object, fmt.Sprintf("%d of %d agents are ready", f.Agents.Status.NumberReady, f.Agents.Status.DesiredNumberScheduled))}
 	}
 	for _, agent := range f.agents() {
-		results = append(results, f.checkAgent(agent))
+		results = append(results, agent.verdict)
 	}
 	return results
-}
-
-func (f *facts) checkAgent(agent Agent) Result {
-	object := named(kindNode, agent.Node)
-	switch agent.Cause {
-	case "":
-		return fine(object, "agent %s is ready", agent.Pod)
-	case AgentMissing:
-		return problem(AgentMissing, object, agent.Why+": no volume can be mounted")
-	case AgentNotReady:
-		result := problem(AgentNotReady, object, join("agent "+agent.Pod+" is not ready", agent.Why))
-		result.Remedy = "kubectl -n " + f.Namespace + " describe pod " + agent.Pod
-		return result
-	}
-	return problem(agent.Cause, object, agent.Why)
 }
 
 // checkTunnels repeats what agents say of their nodes.
