@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -164,7 +163,7 @@ func (p *plugin) doctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			snapshot, err := p.gather(command.Context(), subject.Claim.Name+subject.SharedVolume.Name+subject.Pod.Name != "")
+			snapshot, err := p.gather(command.Context(), subject.IsNamespaced())
 			if err != nil {
 				return err
 			}
@@ -181,37 +180,33 @@ func (p *plugin) subject(args []string) (inspect.Subject, error) {
 			args = []string{kind, name}
 		}
 	}
+	var subject inspect.Subject
 	switch {
 	case len(args) == 0:
-		return inspect.Subject{}, nil
+		return subject, nil
 	case len(args) == 1 && !slices.Contains(subjectKinds(), args[0]) && ports.CheckTargetID(args[0]) == nil:
-		return inspect.Subject{FileSystem: args[0]}, nil
-	case len(args) == 2 && args[1] != "":
-		if subject := subjectOf(args[0], types.NamespacedName{Namespace: p.namespace(), Name: args[1]}); subject != (inspect.Subject{}) {
-			return subject, nil
+		subject.Kind, subject.Name = inspect.KindFileSystem, args[0]
+		return subject, nil
+	case len(args) == 2 && args[1] != "" && kindsOf[args[0]] != "":
+		subject.Kind, subject.Name = kindsOf[args[0]], args[1]
+		if subject.IsNamespaced() {
+			subject.Namespace = p.namespace()
 		}
+		return subject, nil
 	}
-	return inspect.Subject{}, fmt.Errorf("doctor %s: want nothing, pvc NAME, pod NAME, sv NAME, node NAME or the id of a file system", strings.Join(args, " "))
+	return subject, fmt.Errorf("doctor %s: want nothing, pvc NAME, pod NAME, sv NAME, node NAME or the id of a file system", strings.Join(args, " "))
 }
 
 // subjectKinds returns the kinds that are completed.
 func subjectKinds() []string { return []string{"pvc", "pod", "sv", "node", "file-system"} }
 
-// subjectOf returns the zero Subject for an unknown kind. Each kind has the names that it has for kubectl.
-func subjectOf(kind string, name types.NamespacedName) inspect.Subject {
-	switch kind {
-	case "pvc", "persistentvolumeclaim", "persistentvolumeclaims":
-		return inspect.Subject{Claim: name}
-	case "pod", "pods", "po":
-		return inspect.Subject{Pod: name}
-	case "sv", "sharedvolume", "sharedvolumes":
-		return inspect.Subject{SharedVolume: name}
-	case "node", "nodes", "no":
-		return inspect.Subject{Node: name.Name}
-	case "file-system", "fs":
-		return inspect.Subject{FileSystem: name.Name}
-	}
-	return inspect.Subject{}
+// kindsOf has the kinds of subjects by the names that they have for kubectl.
+var kindsOf = map[string]string{
+	"pvc": inspect.KindClaim, "persistentvolumeclaim": inspect.KindClaim, "persistentvolumeclaims": inspect.KindClaim,
+	"pod": inspect.KindPod, "pods": inspect.KindPod, "po": inspect.KindPod,
+	"sv": inspect.KindSharedVolume, "sharedvolume": inspect.KindSharedVolume, "sharedvolumes": inspect.KindSharedVolume,
+	"node": inspect.KindNode, "nodes": inspect.KindNode, "no": inspect.KindNode,
+	"file-system": inspect.KindFileSystem, "fs": inspect.KindFileSystem,
 }
 
 // show prints a report, and returns the exit code of its level.

@@ -185,7 +185,7 @@ func faultRows() []row {
 		fs, table, node, lease = "file system " + testFS, "configmap efs-stunnel", "node n1", "lease efs-manager"
 		manager                = "deployment efs-manager"
 	)
-	var all, n1, claim = Subject{}, Subject{Node: "n1"}, newClaimSubject
+	var all, n1, claim = Subject{}, subjectOf(KindNode, "n1"), newClaimSubject
 	return []row{
 		{"leading manager, killed or its node lost", all, func(_ *testing.T, s *Snapshot) { s.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, expectation{lease, Problem, NoLeader}},
 		{"leading manager, after SIGTERM", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
@@ -220,8 +220,8 @@ func faultRows() []row {
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
 		{"ConfigMap unreadable", all, func(_ *testing.T, s *Snapshot) { s.Table.Data[wellknown.TargetsKey] = "x: [" }, expectation{table, Problem, TableUnreadable}},
-		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
-		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
+		{"root volume or root claim deleted", subjectOf(KindFileSystem, testFS), func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
+		{"root volume or root claim deleted", subjectOf(KindFileSystem, testFS), func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"another installation in the cluster has the root volume", claim, func(t *testing.T, s *Snapshot) {
 			reported(status.NoMountJob)(t, s)
 			s.Claims[2].Spec.Selector = selectFileSystem()

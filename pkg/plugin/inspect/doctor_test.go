@@ -17,10 +17,19 @@ import (
 )
 
 var (
-	newClaimSubject = Subject{Claim: types.NamespacedName{Namespace: "team", Name: "new"}}
-	dataSubject     = Subject{Claim: types.NamespacedName{Namespace: "team", Name: "data"}}
-	podSubject      = Subject{Pod: types.NamespacedName{Namespace: "team", Name: "user"}}
+	newClaimSubject = subjectOf(KindClaim, "new")
+	dataSubject     = subjectOf(KindClaim, "data")
+	podSubject      = subjectOf(KindPod, "user")
 )
+
+// subjectOf has one in namespace team, if the kind has namespaces.
+func subjectOf(kind, name string) Subject {
+	s := Subject{kind, types.NamespacedName{Name: name}}
+	if s.IsNamespaced() {
+		s.Namespace = "team"
+	}
+	return s
+}
 
 // use adds a pod that has claim team/data, on node n2.
 func use(s *Snapshot) *corev1.Pod {
@@ -155,12 +164,12 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			use(s).Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "of-another-driver"
 		}, expectation{"pod team/user", Note, PodNotOurs}},
 		"a pod that does not exist":              {podSubject, func(*testing.T, *Snapshot) {}, expectation{"pod team/user", Problem, PodMissing}},
-		"a file system that is not in the table": {Subject{FileSystem: "fs-1"}, func(*testing.T, *Snapshot) {}, expectation{"file system fs-1", Problem, FileSystemUnknown}},
-		"a file system": {Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) {
+		"a file system that is not in the table": {subjectOf(KindFileSystem, "fs-1"), func(*testing.T, *Snapshot) {}, expectation{"file system fs-1", Problem, FileSystemUnknown}},
+		"a file system": {subjectOf(KindFileSystem, testFS), func(_ *testing.T, s *Snapshot) {
 			tableProblem(s, wellknown.EventFileSystemUnusable, "no mount target", time.Minute)
 		}, expectation{"file system " + testFS, Problem, wellknown.EventFileSystemUnusable}},
-		"a node":                     {Subject{Node: "n1"}, func(_ *testing.T, s *Snapshot) { s.Pods = s.Pods[1:] }, expectation{"node n1", Problem, AgentMissing}},
-		"a node that does not exist": {Subject{Node: "n3"}, func(*testing.T, *Snapshot) {}, expectation{"node n3", Problem, NodeMissing}},
+		"a node":                     {subjectOf(KindNode, "n1"), func(_ *testing.T, s *Snapshot) { s.Pods = s.Pods[1:] }, expectation{"node n1", Problem, AgentMissing}},
+		"a node that does not exist": {subjectOf(KindNode, "n3"), func(*testing.T, *Snapshot) {}, expectation{"node n3", Problem, NodeMissing}},
 		"the installation": {Subject{}, func(_ *testing.T, s *Snapshot) {
 			s.Pods[1].Status.Conditions = nil
 		}, expectation{"node n2", Problem, AgentNotReady}},
@@ -260,10 +269,10 @@ func TestDoctorKeepsToItsSubject(t *testing.T) {
 		"a bound claim":    {dataSubject, nil},
 		"another claim":    {newClaimSubject, []string{"claim team/new"}},
 		"its pod":          {podSubject, nil},
-		"a node":           {Subject{Node: "n1"}, []string{"node n1"}},
-		"another node":     {Subject{Node: "n2"}, nil},
-		"a file system":    {Subject{FileSystem: "fs-bad"}, []string{"file system fs-bad"}},
-		"another one":      {Subject{FileSystem: testFS}, nil},
+		"a node":           {subjectOf(KindNode, "n1"), []string{"node n1"}},
+		"another node":     {subjectOf(KindNode, "n2"), nil},
+		"a file system":    {subjectOf(KindFileSystem, "fs-bad"), []string{"file system fs-bad"}},
+		"another one":      {subjectOf(KindFileSystem, testFS), nil},
 		"the installation": {Subject{}, []string{"claim team/new", "file system fs-bad", "node n1"}},
 	}
 	for name, tt := range tests {
@@ -286,7 +295,7 @@ func TestDoctorOfASubjectOmitsDeletedVolumes(t *testing.T) {
 	for _, name := range []string{"pvc-1", "pvc-2"} {
 		addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: name}, wellknown.EventVolumeDeleteSkipped, "claim other/secret has it", time.Minute)
 	}
-	for _, subject := range []Subject{dataSubject, newClaimSubject, podSubject, {Node: "n1"}, {FileSystem: testFS}} {
+	for _, subject := range []Subject{dataSubject, newClaimSubject, podSubject, subjectOf(KindNode, "n1"), subjectOf(KindFileSystem, testFS)} {
 		if text := printed(t, "", Examine(s, subject)); strings.Contains(text, "other/secret") {
 			t.Errorf("the diagnosis of %s has a volume of another claim:\n%s", subject, text)
 		}
@@ -335,6 +344,6 @@ func TestDiagnosisSaysWhatWasChecked(t *testing.T) {
 func TestHostileObjectsAreHarmlessInADiagnosis(t *testing.T) {
 	for _, format := range append(Formats(), "") {
 		expectHarmless(t, "diagnosis "+format, printed(t, format, Examine(hostile(t), Subject{})))
-		expectHarmless(t, "subject "+format, printed(t, format, Examine(hostile(t), Subject{Node: "x\x1b[2J\nFAKE\xff"})))
+		expectHarmless(t, "subject "+format, printed(t, format, Examine(hostile(t), subjectOf(KindNode, "x\x1b[2J\nFAKE\xff"))))
 	}
 }

@@ -24,10 +24,10 @@ func TestNodesWithOneHostNameAreAProblem(t *testing.T) {
 	if got := strings.Join(objects, ", "); got != "node n1, node n2" {
 		t.Errorf("problems of %q", got)
 	}
-	if text := printed(t, "", Examine(s, Subject{Node: "n3"})); strings.Contains(text, string(HostNameShared)) {
+	if text := printed(t, "", Examine(s, subjectOf(KindNode, "n3"))); strings.Contains(text, string(HostNameShared)) {
 		t.Errorf("another node has the problem:\n%s", text)
 	}
-	if d := Examine(s, Subject{Node: "n1"}); d.Cause == nil || d.Cause.Cause != HostNameShared {
+	if d := Examine(s, subjectOf(KindNode, "n1")); d.Cause == nil || d.Cause.Cause != HostNameShared {
 		t.Errorf("the node has it not: %+v", d.Cause)
 	}
 	s.Nodes[1].Labels[corev1.LabelHostname] = "n2"

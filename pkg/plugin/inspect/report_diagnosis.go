@@ -15,27 +15,23 @@ import (
 
 // Subject names what a diagnosis is about. The zero Subject is the whole installation.
 type Subject struct {
-	Claim        types.NamespacedName
-	SharedVolume types.NamespacedName
-	Pod          types.NamespacedName
-	FileSystem   string
-	Node         string
+	Kind string
+	types.NamespacedName
+}
+
+// IsNamespaced reports whether the subject is in a namespace.
+func (s Subject) IsNamespaced() bool {
+	return s.Kind == KindClaim || s.Kind == KindSharedVolume || s.Kind == KindPod
 }
 
 func (s Subject) String() string {
 	switch {
-	case s.Claim.Name != "":
-		return named(kindClaim, s.Claim.String())
-	case s.SharedVolume.Name != "":
-		return named("sharedvolume", s.SharedVolume.String())
-	case s.Pod.Name != "":
-		return named("pod", s.Pod.String())
-	case s.FileSystem != "":
-		return named(kindFileSystem, s.FileSystem)
-	case s.Node != "":
-		return named(kindNode, s.Node)
+	case s.Kind == "":
+		return "the installation"
+	case s.IsNamespaced():
+		return named(s.Kind, s.Namespace, s.Name)
 	}
-	return "the installation"
+	return named(s.Kind, s.Name)
 }
 
 // Diagnosis has what was checked on the way from a subject to EFS, and what was found.
@@ -53,7 +49,7 @@ func Examine(s *Snapshot, subject Subject) Diagnosis {
 	f := derive(s)
 	scope := f.scopeOf(subject)
 	d := Diagnosis{Subject: subject.String()}
-	for _, examined := range slices.Concat(f.missing(subject), f.examine(), f.checkPod(subject.Pod)) {
+	for _, examined := range slices.Concat(f.missing(subject), f.examine(), f.checkPod(subject)) {
 		examined.Results = keep(examined.Results, scope.has)
 		if len(examined.Results) > 0 {
 			d.Checks = append(d.Checks, examined)
@@ -116,30 +112,31 @@ func (d Diagnosis) firstProblem(names []string) (found Result) {
 
 // missing is about a subject that does not exist, or that no check is about.
 func (f *facts) missing(subject Subject) []Examined {
-	object, claim := subject.String(), f.claims[subject.Claim]
-	result := fine(object, "")
-	switch hasNode := slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Node }); {
-	case subject.Claim.Name != "" && claim == nil && !f.lacks(claimResource):
-		result = problem(ClaimMissing, object, doesNotExist)
-	case subject.SharedVolume.Name != "" && f.sharedVolume(subject.SharedVolume) == nil && !f.lacks(sharedResource):
-		result = problem(SharedVolumeMissing, object, doesNotExist)
-	case subject.Pod.Name != "" && f.user(subject.Pod) == nil && !f.lacks("pods"):
-		result = problem(PodMissing, object, doesNotExist)
-	case subject.Claim.Name != "" && claim != nil && f.sharedVolumeOf(claim) == nil && !f.isClaimOurs(claim):
-		result = f.foreign(claim)
-		result.Object = object
-	case subject.FileSystem != "" && f.Table != nil && !f.isListed(subject.FileSystem):
-		result = problem(FileSystemUnknown, object, "it is not in the table")
-	case subject.Node != "" && !f.lacks("nodes") && !hasNode:
-		result = problem(NodeMissing, object, doesNotExist)
+	isThere, resource, result := true, "", problem("", subject.String(), "it does not exist")
+	claim := f.claims[subject.NamespacedName]
+	switch subject.Kind {
+	case KindClaim:
+		isThere, resource, result.Cause = claim != nil, claimResource, ClaimMissing
+	case KindSharedVolume:
+		isThere, resource, result.Cause = f.sharedVolume(subject.NamespacedName) != nil, sharedResource, SharedVolumeMissing
+	case KindPod:
+		isThere, resource, result.Cause = f.user(subject.NamespacedName) != nil, "pods", PodMissing
+	case KindNode:
+		isThere = slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Name })
+		resource, result.Cause = "nodes", NodeMissing
+	case KindFileSystem:
+		isThere, resource, result.Cause = f.Table == nil || f.isListed(subject.Name), "configmaps", FileSystemUnknown
+		result.Message = "it is not in the table"
 	}
-	if result.Level == OK {
+	switch isForeign := subject.Kind == KindClaim && claim != nil && f.sharedVolumeOf(claim) == nil && !f.isClaimOurs(claim); {
+	case isForeign:
+		result = f.foreign(claim)
+		result.Object = subject.String()
+	case isThere || f.lacks(resource):
 		return nil
 	}
 	return []Examined{{Check: "subject", Results: []Result{f.withRemedy(result)}}}
 }
-
-const doesNotExist = "it does not exist"
 
 // write lists every check, with what is fine in a line for each.
 func (d Diagnosis) write(w *writer, _ time.Time) {

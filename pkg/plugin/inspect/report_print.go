@@ -157,7 +157,7 @@ func short(message string) string {
 func (w *writer) results(results []Result) {
 	ofClaims := 0
 	for _, r := range results {
-		if kind, _ := split(r.part()); kind == kindClaim {
+		if kind, _ := split(r.part()); kind == KindClaim {
 			if ofClaims++; ofClaims > shownRows {
 				continue
 			}

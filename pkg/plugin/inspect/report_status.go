@@ -136,7 +136,7 @@ func (f *facts) fileSystems(examined []Examined) []FileSystem {
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
 		target := f.table.Targets[id]
 		fs := FileSystem{
-			ID: id, Name: target.Name, Port: target.Port, State: string(cmp.Or(states[named(kindFileSystem, id)], "ok")),
+			ID: id, Name: target.Name, Port: target.Port, State: string(cmp.Or(states[named(KindFileSystem, id)], "ok")),
 			MountTargets: addresses(target), Volumes: counts[id], AccessPoints: map[string]int{},
 		}
 		if claim := f.rootClaim(id); claim != nil { // it has no annotation before the first sweep

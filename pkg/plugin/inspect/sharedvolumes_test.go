@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -102,8 +101,7 @@ func TestDoctorOfASharedVolume(t *testing.T) {
 	claim.Spec.StorageClassName, claim.Annotations = new(string), map[string]string{wellknown.AnnotationSharedVolume: "team/reports"}
 	s.Claims = append(s.Claims, claim)
 	userOf(s, claim.Name)
-	name := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team", Name: name} }
-	for _, subject := range []Subject{{SharedVolume: name("reports")}, {Claim: name("pvc-reports")}} {
+	for _, subject := range []Subject{subjectOf(KindSharedVolume, "reports"), subjectOf(KindClaim, "pvc-reports")} {
 		d := Examine(s, subject)
 		if d.Cause == nil || d.Cause.Cause != "AccessPointUnusable" || len(of(d.Checks, Problem)) != 1 {
 			t.Errorf("%s: %+v", subject, d)
@@ -113,10 +111,10 @@ func TestDoctorOfASharedVolume(t *testing.T) {
 			t.Errorf("%s:\n%s", subject, text)
 		}
 	}
-	if d := Examine(s, Subject{SharedVolume: name("other")}); d.Cause == nil || d.Cause.Cause != SharedVolumeMissing {
+	if d := Examine(s, subjectOf(KindSharedVolume, "other")); d.Cause == nil || d.Cause.Cause != SharedVolumeMissing {
 		t.Errorf("one that does not exist: %+v", d)
 	}
-	if d := Examine(s, Subject{Claim: name("data")}); d.Level != OK {
+	if d := Examine(s, subjectOf(KindClaim, "data")); d.Level != OK {
 		t.Errorf("another claim: %+v", d)
 	}
 }

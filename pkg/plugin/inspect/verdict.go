@@ -50,12 +50,14 @@ type Result struct {
 	unread     bool // it says that a right is missing, which other checks may, too
 }
 
-// Kinds of objects that have results of their own in the diagnosis of a subject.
+// Kinds of objects that subjects are, or that have results of their own in the diagnosis of a subject.
 const (
-	kindClaim      = "claim"
-	kindClass      = "storage class"
-	kindFileSystem = "file system"
-	kindNode       = "node"
+	KindClaim        = "claim"
+	KindSharedVolume = "sharedvolume"
+	KindPod          = "pod"
+	KindFileSystem   = "file system"
+	KindNode         = "node"
+	KindClass        = "storage class"
 )
 
 // named returns an object's name in results: its kind and its name, with its namespace if it has one.

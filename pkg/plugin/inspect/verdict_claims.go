@@ -57,7 +57,7 @@ func (f *facts) isUsers(claim *corev1.PersistentVolumeClaim) bool {
 func (f *facts) checkClaims() (results []Result) {
 	for _, claim := range keep(f.Claims, f.isUsers) {
 		result := f.claimState(claim)
-		result.Object, result.fileSystem = named(kindClaim, claim.Namespace, claim.Name), f.fileSystemOf(claim)
+		result.Object, result.fileSystem = named(KindClaim, claim.Namespace, claim.Name), f.fileSystemOf(claim)
 		results = append(results, result)
 	}
 	return results
@@ -157,7 +157,7 @@ func (f *facts) waitsForMount(claim types.NamespacedName) (r Result) {
 
 func (f *facts) checkClasses() (results []Result) {
 	for _, name := range slices.Sorted(maps.Keys(f.classes)) {
-		result := fine(named(kindClass, name), "its parameters are valid")
+		result := fine(named(KindClass, name), "its parameters are valid")
 		if err := f.classes[name].err; err != nil {
 			result = problem(ClassRefused, result.Object, err.Error())
 		}

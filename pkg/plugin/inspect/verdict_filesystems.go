@@ -61,7 +61,7 @@ func (f *facts) checkFileSystems() (results []Result) {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.invalid)) {
-		results = append(results, problem(TableUnreadable, named(kindFileSystem, id), unreadable+f.invalid[id].Error()))
+		results = append(results, problem(TableUnreadable, named(KindFileSystem, id), unreadable+f.invalid[id].Error()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
 		said := f.conditionsOfFileSystem(id)
@@ -84,7 +84,7 @@ func (f *facts) checkFileSystems() (results []Result) {
 func (f *facts) conditionsOfFileSystem(id string) (results []Result) {
 	if object := f.shown[id]; object != nil {
 		for _, c := range object.Status.Conditions {
-			results = append(results, f.ofCondition(named(kindFileSystem, id), c)...)
+			results = append(results, f.ofCondition(named(KindFileSystem, id), c)...)
 		}
 	}
 	return results
@@ -93,7 +93,7 @@ func (f *facts) conditionsOfFileSystem(id string) (results []Result) {
 // checkRoot is about the volume and claim that mount Jobs use. That another installation has them, and that they are
 // not ready for a moment, only they show.
 func (f *facts) checkRoot(id string, target ports.Target) Result {
-	object := named(kindFileSystem, id)
+	object := named(KindFileSystem, id)
 	pair := volumes.RootPair{FileSystemID: id, Port: target.Port, Namespace: f.Namespace}
 	pair.Volume, pair.Claim = f.volumes[volumes.RootName(id)].Object, f.rootClaim(id)
 	switch why := pair.Ready(); {
@@ -137,7 +137,7 @@ func (f *facts) checkJobs() (results []Result) {
 		name := j.status.Name
 		if newest := string(name.Kind) + name.FileSystemID; !seen[newest] {
 			seen[newest] = true
-			results = append(results, f.checkJob(j).in(named(kindFileSystem, name.FileSystemID)))
+			results = append(results, f.checkJob(j).in(named(KindFileSystem, name.FileSystemID)))
 		}
 	}
 	return results
@@ -146,7 +146,7 @@ func (f *facts) checkJobs() (results []Result) {
 func (f *facts) checkJob(j jobFacts) Result {
 	object, state, where := named("job", j.job.Name), j.status.State, ""
 	if j.status.Node != "" {
-		where = " on " + named(kindNode, j.status.Node)
+		where = " on " + named(KindNode, j.status.Node)
 	}
 	switch {
 	case j.err != nil:

@@ -58,7 +58,7 @@ func replicas(deployment *appsv1.Deployment) int32 { return valueOr(deployment.S
 func (f *facts) problemOf(program string) string {
 	for _, pod := range f.Pods {
 		if why := PodProblem(pod); pod.Labels[wellknown.LabelProgram] == program && why != "" {
-			return named("pod", pod.Name) + ": " + why
+			return named(KindPod, pod.Name) + ": " + why
 		}
 	}
 	return ""

@@ -65,7 +65,7 @@ func (f *facts) agents() []Agent {
 		tunnels[r.Object] = append(tunnels[r.Object], r)
 	}
 	for i := range all {
-		all[i].Tunnels, all[i].shown = present(tunnels[named(kindNode, all[i].Node)]), f.tunnels[all[i].Node] != nil
+		all[i].Tunnels, all[i].shown = present(tunnels[named(KindNode, all[i].Node)]), f.tunnels[all[i].Node] != nil
 	}
 	return all
 }
@@ -112,7 +112,7 @@ func (f *facts) isSelected(node *corev1.Node) bool {
 }
 
 func (f *facts) agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
-	agent, object := Agent{Node: name}, named(kindNode, name)
+	agent, object := Agent{Node: name}, named(KindNode, name)
 	if pod != nil {
 		agent.Pod, agent.Version, agent.Ready = pod.Name, versionOf(imageOf(pod.Spec)), IsReady(pod)
 	}
@@ -171,7 +171,7 @@ func (f *facts) checkTunnels() (results []Result) {
 	for _, node := range f.Nodes {
 		results = append(append(results, f.checkTunnelsOf(node)...), f.movedTunnels(node)...)
 		if slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == wellknown.TaintAgentNotReady }) {
-			results = append(results, note(StartupTaint, named(kindNode, node.Name),
+			results = append(results, note(StartupTaint, named(KindNode, node.Name),
 				"it has the taint "+wellknown.TaintAgentNotReady+": its agent has not removed it yet, so new pods are kept off"))
 		}
 	}
@@ -180,7 +180,7 @@ func (f *facts) checkTunnels() (results []Result) {
 
 // checkTunnelsOf reads the NodeTunnels of a node that has an agent, or should have one.
 func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
-	object, name := f.tunnels[node.Name], named(kindNode, node.Name)
+	object, name := f.tunnels[node.Name], named(KindNode, node.Name)
 	if object == nil || f.Agents != nil && !f.isSelected(node) {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (f *facts) movedTunnels(node *corev1.Node) (results []Result) {
 	for _, reason := range []string{wellknown.EventTunnelMoved, wellknown.EventTunnelRestarted} {
 		newest := first(f.events[eventKey{"Node", "", node.Name}], func(e corev1.Event) bool { return isOurs(e) && e.Reason == reason })
 		if newest.Type == corev1.EventTypeWarning {
-			results = append(results, note(Cause(reason), named(kindNode, node.Name), newest.Message))
+			results = append(results, note(Cause(reason), named(KindNode, node.Name), newest.Message))
 		}
 	}
 	return results
@@ -242,7 +242,7 @@ func HostNames(nodes []*corev1.Node, hostName func(*corev1.Node) string) (result
 	for _, node := range nodes {
 		name := hostName(node)
 		if same := byName[name]; name != "" && len(same) > 1 {
-			result := problem(HostNameShared, named(kindNode, node.Name), fmt.Sprintf("%s have the host name %s, so a file system takes them for one NFS client: "+
+			result := problem(HostNameShared, named(KindNode, node.Name), fmt.Sprintf("%s have the host name %s, so a file system takes them for one NFS client: "+
 				"each one's start ends the other's open files and locks", fewOf(same), name))
 			result.Remedy = remedies[HostNameShared]
 			results = append(results, result)

@@ -21,56 +21,56 @@ type scope struct {
 
 func (f *facts) scopeOf(subject Subject) *scope {
 	s := &scope{facts: f, parts: map[string]bool{}}
-	switch {
-	case subject.Claim.Name != "":
-		s.addClaim(subject.Claim)
-	case subject.SharedVolume.Name != "":
-		s.addClaim(types.NamespacedName{Namespace: subject.SharedVolume.Namespace, Name: wellknown.SharedClaimPrefix + subject.SharedVolume.Name})
-		if shared := f.sharedVolume(subject.SharedVolume); shared != nil {
-			s.parts[named(kindFileSystem, shared.Spec.FileSystemID)] = true
+	switch subject.Kind {
+	case KindClaim:
+		s.addClaim(subject.NamespacedName)
+	case KindSharedVolume:
+		s.addClaim(types.NamespacedName{Namespace: subject.Namespace, Name: wellknown.SharedClaimPrefix + subject.Name})
+		if shared := f.sharedVolume(subject.NamespacedName); shared != nil {
+			s.parts[named(KindFileSystem, shared.Spec.FileSystemID)] = true
 		}
-	case subject.Pod.Name != "":
-		if pod := f.user(subject.Pod); pod != nil {
-			s.parts[named(kindNode, pod.Spec.NodeName)] = true
+	case KindPod:
+		if pod := f.user(subject.NamespacedName); pod != nil {
+			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 			for _, claim := range f.claimsOf(pod) {
 				s.addClaim(nameOf(claim))
 			}
 		}
-	case subject.FileSystem != "":
-		s.parts[named(kindFileSystem, subject.FileSystem)], s.claimsOf = true, subject.FileSystem
-	case subject.Node != "":
-		s.parts[named(kindNode, subject.Node)] = true
+	case KindFileSystem:
+		s.parts[subject.String()], s.claimsOf = true, subject.Name
+	case KindNode:
+		s.parts[subject.String()] = true
 	default:
 		s.parts = nil
 	}
 	// Where Jobs of the file systems are kept from running, their tunnels are.
 	for _, j := range f.jobs {
-		if pod := podOf(j.job, f.Pods); s.parts[named(kindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
-			s.parts[named(kindNode, pod.Spec.NodeName)] = true
+		if pod := podOf(j.job, f.Pods); s.parts[named(KindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
+			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 		}
 	}
 	return s
 }
 
 func (s *scope) addClaim(name types.NamespacedName) {
-	s.parts[named(kindClaim, name.String())] = true
+	s.parts[named(KindClaim, name.String())] = true
 	for _, pod := range s.usersOf(name) {
-		s.parts[named(kindNode, pod.Spec.NodeName)] = true
+		s.parts[named(KindNode, pod.Spec.NodeName)] = true
 	}
 	claim := s.claims[name]
 	if claim == nil {
 		return
 	}
-	s.parts[named(kindClass, volumes.ClassName(claim))] = true
-	s.parts[named(kindFileSystem, s.fileSystemOf(claim))] = true
-	s.parts[named(kindNode, volumes.SelectedNode(claim))] = true
+	s.parts[named(KindClass, volumes.ClassName(claim))] = true
+	s.parts[named(KindFileSystem, s.fileSystemOf(claim))] = true
+	s.parts[named(KindNode, volumes.SelectedNode(claim))] = true
 }
 
 // has reports whether a subject has a result. Those of what no subject has of its own concern all.
 func (s *scope) has(r Result) bool {
 	kind, _ := split(r.part())
-	isPart := slices.Contains([]string{kindClaim, kindClass, kindFileSystem, kindNode}, kind)
-	return s.parts == nil || !isPart || s.parts[r.part()] || kind == kindClaim && s.claimsOf != "" && s.claimsOf == r.fileSystem
+	isPart := slices.Contains([]string{KindClaim, KindClass, KindFileSystem, KindNode}, kind)
+	return s.parts == nil || !isPart || s.parts[r.part()] || kind == KindClaim && s.claimsOf != "" && s.claimsOf == r.fileSystem
 }
 
 // Causes about a pod that uses claims.
@@ -81,12 +81,11 @@ const (
 )
 
 // checkPod is about the pod that was asked about. It comes last: what a pod waits for is in other checks.
-func (f *facts) checkPod(name types.NamespacedName) []Examined {
-	pod := f.user(name)
-	if pod == nil {
+func (f *facts) checkPod(subject Subject) []Examined {
+	pod, object := f.user(subject.NamespacedName), subject.String()
+	if subject.Kind != KindPod || pod == nil {
 		return nil
 	}
-	object := named("pod", name.String())
 	result := fine(object, "it is ready")
 	switch why := PodProblem(pod); {
 	case !f.lacks(claimResource) && len(f.claimsOf(pod)) == 0:

@@ -42,10 +42,10 @@ func (f *facts) checkVolumes() []Result {
 		if !isUserVolume(volume) {
 			continue
 		}
-		result := f.checkVolume(volume).in(named(kindFileSystem, volume.FileSystemID))
+		result := f.checkVolume(volume).in(named(KindFileSystem, volume.FileSystemID))
 		result.Object, result.fileSystem = named("volume", name), volume.FileSystemID
 		if ref := volume.Object.Spec.ClaimRef; ref != nil {
-			result = result.in(named(kindClaim, ref.Namespace, ref.Name))
+			result = result.in(named(KindClaim, ref.Namespace, ref.Name))
 		}
 		results = append(results, result)
 	}
@@ -58,7 +58,7 @@ func (f *facts) leftDirectories() (results []Result) {
 	for key, events := range f.events {
 		event := first(events, func(e corev1.Event) bool { return isOurs(e) && e.Reason == wellknown.EventVolumeDeleteSkipped })
 		if _, exists := f.volumes[key.name]; !exists && key.kind == "PersistentVolume" && event.Reason != "" {
-			results = append(results, note(DirectoryStays, named("volume", key.name), event.Message).in(named(kindClaim, "others")))
+			results = append(results, note(DirectoryStays, named("volume", key.name), event.Message).in(named(KindClaim, "others")))
 		}
 	}
 	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Object, b.Object) })
@@ -121,8 +121,8 @@ func (f *facts) checkSharedVolumes() (results []Result) {
 	for _, shared := range f.SharedVolumes {
 		claim := types.NamespacedName{Namespace: shared.Namespace, Name: wellknown.SharedClaimPrefix + shared.Name}
 		result := f.sharedState(shared, claim)
-		result.Object, result.fileSystem = named("sharedvolume", shared.Namespace, shared.Name), shared.Spec.FileSystemID
-		results = append(results, result.in(named(kindClaim, claim.String())))
+		result.Object, result.fileSystem = named(KindSharedVolume, shared.Namespace, shared.Name), shared.Spec.FileSystemID
+		results = append(results, result.in(named(KindClaim, claim.String())))
 	}
 	return results
 }
