@@ -62,7 +62,7 @@ type planner struct {
 	volumes []Volume     // on the loopback, in order
 	checked map[Key]bool // whether keys of volumes can be in a table
 	out     Output
-	events  []Event // reported before or not
+	events  []Event
 }
 
 func newPlanner(in Input) *planner {
@@ -211,7 +211,7 @@ func (p *planner) output() Output {
 	p.reportNodePorts()
 	p.reportAddresses()
 	p.reportChanges()
-	p.out.State.Conditions, p.out.Events = p.sortEvents()
+	p.sortEvents()
 	return p.out
 }
 

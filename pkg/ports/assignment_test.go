@@ -274,7 +274,7 @@ func TestLostTable(t *testing.T) {
 	})
 }
 
-func TestConditionsAreReportedOnce(t *testing.T) {
+func TestConditionsAreReportedAsLongAsTheyHold(t *testing.T) {
 	in := ports.Input{
 		Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Listing: listing("fs-2", "fs-3"),
 		Range: ports.Range{Base: 20490, Count: 2}, Now: noon,
@@ -286,8 +286,8 @@ func TestConditionsAreReportedOnce(t *testing.T) {
 	}
 	in = apply(in, first)
 	second := ports.Assign(in)
-	if diff := cmp.Diff(first.State.Conditions, second.State.Conditions); diff != "" || len(second.Events) > 0 {
-		t.Errorf("reported again: %v, or no longer a condition:\n%s", second.Events, diff)
+	if diff := cmp.Diff(first.Conditions, second.Conditions); diff != "" || len(second.Events) > 0 {
+		t.Errorf("events %v, or no longer a condition:\n%s", second.Events, diff)
 	}
 	in = apply(in, second)
 	in.State = ports.State{} // a new leader

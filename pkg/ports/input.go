@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
@@ -42,13 +43,12 @@ type Demand struct {
 }
 
 // State is what a caller keeps between two calls. It may be lost at any time: then absences
-// are counted from the start and conditions are reported once more.
+// are counted from the start.
 type State struct {
 	// Absences counts the successive complete listings that lack a target. Partial and empty ones
 	// in between are not counted.
-	Absences   map[string]int
-	CountedAt  time.Time // ReadAt of the latest listing that was counted, so that none counts twice
-	Conditions []Event   // all that hold now, reported before or not
+	Absences  map[string]int
+	CountedAt time.Time // ReadAt of the latest listing that was counted, so that none counts twice
 }
 
 // Output is what the caller should apply.
@@ -64,9 +64,10 @@ type Output struct {
 	Gone []string
 	// Foreign is the reason why the listing seems to be of another account or region than the
 	// table, so that nothing was taken from it; "" when it does not.
-	Foreign string
-	Events  []Event // not reported before
-	State   State
+	Foreign    string
+	Events     []Event // what has happened
+	Conditions []Event // all that hold now
+	State      State
 }
 
 // Correction is the port that a volume's mount option must have.
@@ -78,22 +79,23 @@ type Correction struct {
 	Reason string
 }
 
-// Kind is the kind of an event.
+// Kind is the kind of an event: the reason of the Kubernetes event.
 type Kind string
 
-// Kinds of events. A condition is reported once, and is in State.Conditions as long as it holds.
+// Kinds of events.
 const (
-	Found      Kind = "Found"      // a target entered the table, or is listed again
-	Gone       Kind = "Gone"       // a target was removed from the table
-	Missing    Kind = "Missing"    // condition: a complete listing lacked it; it is not removed yet
-	Unusable   Kind = "Unusable"   // condition: it is listed, and nodes cannot use it
-	OutOfPorts Kind = "OutOfPorts" // condition: it has no port, because none is left
-	TableFull  Kind = "TableFull"  // condition: it has no port, because the ConfigMap would be too large
-	Ambiguous  Kind = "Ambiguous"  // condition: an address of it is also that of another file system
-	Conflict   Kind = "Conflict"   // condition: a pin, a volume or a Service may have a port of another owner
+	Found      Kind = wellknown.EventFileSystemFound    // a target entered the table, or is listed again
+	Gone       Kind = wellknown.EventFileSystemGone     // a target was removed from the table
+	Missing    Kind = wellknown.EventFileSystemMissing  // condition: a complete listing lacked it; it is not removed yet
+	Unusable   Kind = wellknown.EventFileSystemUnusable // condition: it is listed, and nodes cannot use it
+	OutOfPorts Kind = wellknown.EventOutOfPorts         // condition: it has no port, because none is left
+	TableFull  Kind = wellknown.EventTableFull          // condition: it has no port, because the ConfigMap would be too large
+	Ambiguous  Kind = wellknown.EventAddressConflict    // condition: an address of it is also that of another file system
+	Conflict   Kind = wellknown.EventPortConflict       // condition: a pin, a volume or a Service may have a port of another owner
 )
 
-func (k Kind) isCondition() bool { return k != Found && k != Gone }
+// IsCondition reports whether events of the kind hold until an output lacks them.
+func (k Kind) IsCondition() bool { return k != Found && k != Gone }
 
 // Event is a change or a condition that the caller should report.
 type Event struct {
@@ -168,19 +170,17 @@ func (p *planner) reportNodePorts() {
 		"or let an admission policy refuse such Services", p.in.Range.NodePorts, strings.Join(named[:min(len(named), most)], ", "), others)
 }
 
-// sortEvents returns all conditions, and the events that were not reported before.
-func (p *planner) sortEvents() (conditions, unreported []Event) {
+// sortEvents separates what has happened from what holds.
+func (p *planner) sortEvents() {
 	slices.SortFunc(p.events, func(a, b Event) int {
 		return cmp.Or(strings.Compare(a.FileSystem, b.FileSystem), strings.Compare(string(a.Kind), string(b.Kind)),
 			strings.Compare(a.Volume, b.Volume), strings.Compare(a.Message, b.Message))
 	})
 	for _, e := range slices.Compact(p.events) {
-		if e.Kind.isCondition() {
-			conditions = append(conditions, e)
-		}
-		if !e.Kind.isCondition() || !slices.Contains(p.in.State.Conditions, e) {
-			unreported = append(unreported, e)
+		if e.Kind.IsCondition() {
+			p.out.Conditions = append(p.out.Conditions, e)
+		} else {
+			p.out.Events = append(p.out.Events, e)
 		}
 	}
-	return conditions, unreported
 }

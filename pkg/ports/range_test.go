@@ -85,7 +85,7 @@ func TestWarningOfPortsAmongNodePorts(t *testing.T) {
 	among := ports.Range{Base: 20490, Count: 1000, NodePorts: ports.Span{First: 20500, Last: 22767}}
 	out := ports.Assign(ports.Input{Table: table, Range: among, Now: noon})
 	var messages []string
-	for _, n := range out.Events {
+	for _, n := range out.Conditions {
 		if n.Kind == ports.Conflict {
 			messages = append(messages, n.Message)
 		}

@@ -3,6 +3,8 @@ package ports_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,9 +94,14 @@ type outcome struct {
 	Ports       map[string]int // by key
 	Retired     []int
 	Corrections []string // volume: from -> to
-	Events      []string // kind file-system volume
+	Events      []string // and conditions: kind file-system volume
 	Confirm     []string
 	Gone        []string
+}
+
+var shortNames = map[ports.Kind]string{
+	ports.Found: "Found", ports.Gone: "Gone", ports.Missing: "Missing", ports.Unusable: "Unusable",
+	ports.OutOfPorts: "OutOfPorts", ports.TableFull: "TableFull", ports.Ambiguous: "Ambiguous", ports.Conflict: "Conflict",
 }
 
 func outcomeOf(out ports.Output) outcome {
@@ -102,8 +109,12 @@ func outcomeOf(out ports.Output) outcome {
 	for _, c := range out.Corrections {
 		o.Corrections = append(o.Corrections, fmt.Sprintf("%s: %d -> %d", c.Volume, c.From, c.To))
 	}
-	for _, n := range out.Events {
-		line := string(n.Kind) + " " + n.FileSystem
+	all := slices.Concat(out.Events, out.Conditions)
+	slices.SortStableFunc(all, func(a, b ports.Event) int {
+		return strings.Compare(a.FileSystem+" "+shortNames[a.Kind], b.FileSystem+" "+shortNames[b.Kind])
+	})
+	for _, n := range all {
+		line := shortNames[n.Kind] + " " + n.FileSystem
 		if n.Volume != "" {
 			line += " " + n.Volume
 		}

@@ -38,7 +38,7 @@ func TestTheTableStaysBelowItsLimit(t *testing.T) {
 		}
 	}
 	refused := 0
-	for _, n := range out.Events {
+	for _, n := range out.Conditions {
 		if n.Kind == ports.TableFull {
 			refused++
 		}

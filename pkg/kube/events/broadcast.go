@@ -263,21 +263,16 @@ type Conditions struct {
 func (w Conditions) Report(ctx context.Context, changes status.Changes) {
 	for _, c := range changes.Began {
 		w.Log(c.Subject).WarnContext(ctx, "problem has begun", w.values(c)...)
-		w.Warn(c)
+		w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
 	}
 	for _, c := range changes.Changed {
 		w.Log(c.Subject).WarnContext(ctx, "problem has changed", w.values(c)...)
-		w.Warn(c)
+		w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
 	}
 	for _, c := range changes.Ended {
 		w.Log(c.Subject).InfoContext(ctx, "problem has ended", "reason", c.Reason)
 		w.record(c, corev1.EventTypeNormal, status.EndedEvent(c.Reason), c.Ended())
 	}
-}
-
-// Warn writes the event of a condition that has begun.
-func (w Conditions) Warn(c status.Condition) {
-	w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
 }
 
 func (w Conditions) values(c status.Condition) []any {

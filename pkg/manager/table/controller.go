@@ -133,8 +133,7 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	log := o.Log // the queues name their loops themselves
 	o.Log = o.Log.With("controller", controlLoop)
 	d := &Controller{options: o, client: client, caches: c}
-	d.tableEvents.events, d.tableEvents.log = o.Events, o.Log
-	d.rootEvents.events, d.rootEvents.log = o.Events, o.Log
+	d.tableEvents.Options, d.rootEvents.Options = o, o
 	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts, objectsKey: d.syncObjects}
 	d.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "loop",

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -26,9 +25,8 @@ import (
 type notice struct {
 	status.Condition
 
-	happened  bool           // it has no end; of the condition, only reason and message count
-	about     runtime.Object // gets the event, too; nil for none
-	onlyAbout bool           // keeps the event off the ConfigMap
+	happened bool           // it has no end; of the condition, only reason and message count
+	about    runtime.Object // gets the event, too; nil for none
 }
 
 // installation is the subject of conditions that are not about one file system.
@@ -41,90 +39,52 @@ func condition(detail, reason, message string) notice {
 
 // reporter writes notices to events and the log. Only one loop uses it.
 type reporter struct {
-	events  record.EventRecorder
-	log     *slog.Logger
-	pending []notice // for the ConfigMap that does not exist yet
+	Options
 	set     status.Set
 	holding atomic.Pointer[[]status.Condition] // those of the set, for the loop of objects
 }
 
-// report takes all conditions that hold. The table's ConfigMap is nil while there is none; its events
-// are written when it exists. It returns whether a condition has changed.
+// report takes all conditions that hold. It returns whether one has changed.
 func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) (changed bool) {
 	var found []status.Condition
 	of := map[status.Reference]notice{}
 	for _, n := range notices {
-		if n.happened {
-			r.reportHappened(ctx, table, n)
-		} else {
+		if !n.happened {
 			found, of[n.Reference()] = append(found, n.Condition), n
+			continue
+		}
+		r.Log.InfoContext(ctx, "discovery recorded an event", "reason", n.Reason, "message", n.Message)
+		for _, object := range r.objects(n, table) {
+			r.Events.Event(object, corev1.EventTypeNormal, n.Reason, events.Cut(n.Message))
 		}
 	}
 	changes := r.set.Update(time.Now(), found)
-	writer := r.writer(table, of)
-	writer.Report(ctx, changes)
+	events.Conditions{
+		Events: r.Events,
+		Log:    func(status.Subject) *slog.Logger { return r.Log },
+		Objects: func(c status.Condition) ([]runtime.Object, map[string]string) {
+			return r.objects(notice{Condition: c, about: of[c.Reference()].about}, table), nil
+		},
+	}.Report(ctx, changes)
 	holding := r.set.Conditions()
 	r.holding.Store(&holding)
-	r.reportPending(table, of, changes)
 	return !changes.IsZero()
 }
 
-// writer writes the events about a volume on the volume, too.
-func (r *reporter) writer(table *corev1.ConfigMap, of map[status.Reference]notice) events.Conditions {
-	return events.Conditions{
-		Events: r.events,
-		Log:    func(status.Subject) *slog.Logger { return r.log },
-		Objects: func(c status.Condition) (objects []runtime.Object, _ map[string]string) {
-			n := of[c.Reference()]
-			if n.about != nil {
-				objects = append(objects, n.about)
-			}
-			isOption := c.Subject.Kind == status.Volume && c.Reason == wellknown.EventMountOptionHarmful
-			if table != nil && !n.onlyAbout && !isOption {
-				objects = append(objects, table)
-			}
-			return objects, nil
-		},
-	}
-}
-
-func (r *reporter) reportHappened(ctx context.Context, table *corev1.ConfigMap, n notice) {
-	r.log.InfoContext(ctx, "discovery recorded an event", "reason", n.Reason, "message", n.Message)
+// objects returns the objects that get the event of a notice. While there is no ConfigMap, events name it. It gets
+// none about the options of single volumes, which can be thousands.
+func (r *reporter) objects(n notice, table *corev1.ConfigMap) (objects []runtime.Object) {
 	if n.about != nil {
-		r.happened(n.about, n)
+		objects = append(objects, n.about)
 	}
-	if table == nil {
-		r.pending = append(r.pending, n)
-		return
+	switch isOption := n.Subject.Kind == status.Volume && n.Reason == wellknown.EventMountOptionHarmful; {
+	case isOption:
+	case table != nil:
+		objects = append(objects, table)
+	default:
+		objects = append(objects, &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: r.Namespace, Name: wellknown.TargetsConfigMap})
 	}
-	r.happened(table, n)
-}
-
-// reportPending writes what was reported while there was no ConfigMap, if it still holds.
-func (r *reporter) reportPending(table *corev1.ConfigMap, of map[status.Reference]notice, changes status.Changes) {
-	if table == nil {
-		for _, c := range changes.Began {
-			n := of[c.Reference()]
-			n.Condition = c
-			r.pending = append(r.pending, n)
-		}
-		return
-	}
-	for _, n := range r.pending {
-		_, holds := of[n.Reference()]
-		switch {
-		case n.happened:
-			r.happened(table, n)
-		case holds && !n.onlyAbout:
-			n.about = nil // it had its event
-			r.writer(table, map[status.Reference]notice{n.Reference(): n}).Warn(n.Condition)
-		}
-	}
-	r.pending = nil
-}
-
-func (r *reporter) happened(object runtime.Object, n notice) {
-	r.events.Event(object, corev1.EventTypeNormal, n.Reason, events.Cut(n.Message))
+	return objects
 }
 
 // recordOn writes a Warning about something that was done to a volume.
@@ -132,20 +92,12 @@ func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message s
 	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, events.Cut(message))
 }
 
-// portReasons are those of the events of ports.Assign.
-var portReasons = map[ports.Kind]string{
-	ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
-	ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
-	ports.OutOfPorts: wellknown.EventOutOfPorts, ports.TableFull: wellknown.EventTableFull,
-	ports.Conflict: wellknown.EventPortConflict, ports.Ambiguous: wellknown.EventAddressConflict,
-}
-
 // portNotices are about the events of ports.Assign: on the table, and on the volumes that they name.
 func portNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []notice {
 	var notices []notice
 	for _, n := range changes {
-		note := notice{happened: n.Kind == ports.Found || n.Kind == ports.Gone, Condition: status.Condition{
-			Subject: status.Subject{Kind: status.FileSystem, Name: n.FileSystem}, Reason: portReasons[n.Kind], Message: n.Message, Detail: n.Message,
+		note := notice{happened: !n.Kind.IsCondition(), Condition: status.Condition{
+			Subject: status.Subject{Kind: status.FileSystem, Name: n.FileSystem}, Reason: string(n.Kind), Message: n.Message, Detail: n.Message,
 		}}
 		if n.Volume != "" {
 			note.Subject = status.Subject{Kind: status.Volume, Name: n.Volume}
@@ -161,14 +113,9 @@ func portNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []no
 	return notices
 }
 
-// happenings are the events of ports.Assign that are no conditions.
-func happenings(changes []ports.Event) []ports.Event {
-	return slices.DeleteFunc(slices.Clone(changes), func(e ports.Event) bool { return e.Kind != ports.Found && e.Kind != ports.Gone })
-}
-
 // conditions are about ports, what could not be read, and mount options of volumes.
 func (s state) conditions() []notice {
-	all := portNotices(s.assigned.Conditions, s.volumes)
+	all := portNotices(s.onPorts, s.volumes)
 	if s.table.err != nil {
 		all = append(all, unreadableTable(s.table, wellknown.TargetsConfigMap,
 			"nothing is written until it is corrected; without it, it is rebuilt from the volumes"))

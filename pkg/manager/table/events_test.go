@@ -16,9 +16,11 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -143,7 +145,7 @@ func TestReporter(t *testing.T) { synctest.Test(t, testReporter) }
 func testReporter(t *testing.T) {
 	var log bytes.Buffer
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{events: recorder, log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &reporter{Options: Options{Namespace: namespace, Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	recorded := func() (all []string) {
 		for len(recorder.Events) > 0 {
 			all = append(all, <-recorder.Events)
@@ -159,11 +161,15 @@ func testReporter(t *testing.T) {
 		}
 	}
 	r.report(t.Context(), nil, []notice{first})
-	expect("without a ConfigMap")
+	expect("without a ConfigMap", "Warning DiscoveryFailed first words")
+	named := []runtime.Object{&corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: wellknown.TargetsConfigMap}}
+	if diff := cmp.Diff(named, r.objects(first, nil)); diff != "" {
+		t.Errorf("the event is on (-want +got):\n%s", diff)
+	}
 	r.report(t.Context(), nil, []notice{failed("a", "other words")})
 	table := tableMap(&ports.Table{})
 	r.report(t.Context(), table, []notice{{happened: true, Condition: status.Condition{Reason: "FileSystemFound", Message: "fs-1"}}, first})
-	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
+	expect("when it is there", "Normal FileSystemFound fs-1")
 	r.report(t.Context(), table, []notice{first})
 	expect("while it holds")
 	<-time.After(24 * time.Hour)

@@ -24,7 +24,7 @@ func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
 		if why := harmfulOption(object); why != "" {
 			n := condition("", wellknown.EventMountOptionHarmful, why+". Edit the volume's spec.mountOptions, and restart its pods")
 			n.Subject = status.Subject{Kind: status.Volume, Name: object.Name}
-			n.about, n.onlyAbout = object, true
+			n.about = object
 			reasons[object.Name], names = n, append(names, object.Name)
 		}
 	}

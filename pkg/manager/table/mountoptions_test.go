@@ -29,7 +29,7 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 	}
 	recorder := record.NewFakeRecorder(10)
 	recorder.IncludeObject = true
-	r := &reporter{events: recorder, log: slog.New(slog.DiscardHandler)}
+	r := &reporter{Options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}}
 	for range 2 { // no event is repeated
 		r.report(t.Context(), s.table.object, options().plan(s).notices)
 	}

@@ -37,7 +37,7 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 	c.client = kubefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 	c.queue = newQueue()
 	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
-		r.events, r.log = c.options.Events, c.options.Log
+		r.Events, r.Log = c.options.Events, c.options.Log
 	}
 	pinned := map[string]ports.Target{"nas-1": target(20491)}
 	c.shown.Store(&shown{*tableOf(map[string]ports.Target{"fs-1": target(20490), "nas-1": target(20491)}), pinned})

@@ -32,6 +32,7 @@ type state struct {
 // memory is what a plan carries over to the next. It may be lost at any time.
 type memory struct {
 	assigned ports.State
+	onPorts  []ports.Event             // conditions that ports.Assign found
 	seen     map[string]efs.FileSystem // by the listings so far
 	accepted efs.Listing               // the latest that was of the table's account and region
 }
@@ -108,11 +109,11 @@ func (o Options) assign(s state) plan {
 	if in.Gone = s.inventory.gone(missing); len(in.Gone) > 0 {
 		out = ports.Assign(in)
 	}
-	s.assigned = out.State
+	s.assigned, s.onPorts = out.State, out.Conditions
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
 	p.write = out.Changed
 	p.decision.corrections = slices.DeleteFunc(out.Corrections, func(c ports.Correction) bool { return p.snapshot.Others[c.On.FileSystem] != "" })
-	p.notices = slices.Concat(portNotices(happenings(out.Events), s.volumes), p.notices)
+	p.notices = slices.Concat(portNotices(out.Events, s.volumes), p.notices)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
 	}
