@@ -10,14 +10,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
+
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
 const (
@@ -256,6 +260,29 @@ func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInform
 		behind, err := isNewer(page.ResourceVersion, informer.GetStore().LastStoreSyncResourceVersion())
 		return !behind, err
 	}) == nil
+}
+
+// VolumesNow returns the named volumes that exist, as they are now or a moment later. Many are read from the cache if
+// it is known to be as new: while many objects change, it nearly always is.
+func (c *Caches) VolumesNow(ctx context.Context, live objects.Reader, names []string) (map[string]*corev1.PersistentVolume, error) {
+	if c.answers(ctx, c.Volumes, len(names)) {
+		return found(names, c.Volume), nil
+	}
+	return live.Volumes(ctx, names, Count(c.Volumes))
+}
+
+// ClaimsNow is VolumesNow for claims.
+func (c *Caches) ClaimsNow(ctx context.Context, live objects.Reader, names []types.NamespacedName) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
+	if c.answers(ctx, c.Claims, len(names)) {
+		return found(names, func(n types.NamespacedName) *corev1.PersistentVolumeClaim { return c.ClaimNamed(n.Namespace, n.Name) }), nil
+	}
+	return live.Claims(ctx, names, Count(c.Claims))
+}
+
+// answers reports whether a cache may answer for the apiserver. It asks only where single reads, or a list of all
+// objects, would cost more.
+func (c *Caches) answers(ctx context.Context, informer cache.SharedIndexInformer, names int) bool {
+	return names > objects.ManyObjects && Count(informer) > names && c.IsCurrent(ctx, informer)
 }
 
 // Count returns the number of an informer's objects.

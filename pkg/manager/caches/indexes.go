@@ -286,13 +286,13 @@ func as[T any](object any) T {
 	return typed
 }
 
-// Found returns what get finds of the names, by name. get returns nil for an object that is not in the cache.
-func Found[K comparable, T any](names []K, get func(K) *T) map[K]*T {
-	found := make(map[K]*T, len(names))
+// found returns what get finds of the names, by name. get returns nil for an object that is not in the cache.
+func found[K comparable, T any](names []K, get func(K) *T) map[K]*T {
+	all := make(map[K]*T, len(names))
 	for _, name := range names {
 		if object := get(name); object != nil {
-			found[name] = object
+			all[name] = object
 		}
 	}
-	return found
+	return all
 }

@@ -10,10 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
-	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -58,8 +56,7 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation decide.CreateVo
 }
 
 // readSnapshot reads the volumes and claims of the batch of a Job that has an operation for a volume. Volumes are
-// read first, as in confirm. Many objects are read from the caches if these are known to be as new: in a burst they
-// nearly always are.
+// read first, as in confirm.
 func (c *Controller) readSnapshot(ctx context.Context, creation decide.CreateVolume, volume string) (now snapshot, err error) {
 	jobs := c.gatherer.Caches.JobsOfVolume(volume)
 	i := slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.Name == creation.Job })
@@ -82,24 +79,11 @@ func (c *Controller) readSnapshot(ctx context.Context, creation decide.CreateVol
 		}
 	}
 	known := c.gatherer.Caches
-	if c.isCurrent(ctx, known.Volumes, len(names)) {
-		now.volumes = caches.Found(names, known.Volume)
-	} else if now.volumes, err = c.live.Volumes(ctx, names, caches.Count(known.Volumes)); err != nil {
+	if now.volumes, err = known.VolumesNow(ctx, c.live, names); err != nil {
 		return now, err
 	}
-	if c.isCurrent(ctx, known.Claims, len(owners)) {
-		now.claims = caches.Found(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim {
-			return known.ClaimNamed(n.Namespace, n.Name)
-		})
-		return now, nil
-	}
-	now.claims, err = c.live.Claims(ctx, owners, caches.Count(known.Claims))
+	now.claims, err = known.ClaimsNow(ctx, c.live, owners)
 	return now, err
-}
-
-// isCurrent asks only where a list of all objects would cost more.
-func (c *Controller) isCurrent(ctx context.Context, informer cache.SharedIndexInformer, objects int) bool {
-	return caches.Count(informer) > objects && c.gatherer.Caches.IsCurrent(ctx, informer)
 }
 
 // agrees reports whether the caches had the same. If they had not, the cluster may only have changed since.
