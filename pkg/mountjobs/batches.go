@@ -157,20 +157,17 @@ func unneeded(job *batchv1.Job, used []int) (names []string) {
 	return names
 }
 
-// Packed is the division of the operations that wait: each is in exactly one of the three.
-type Packed struct {
-	// Batch is for the next Job.
-	Batch []operations.Operation
-	// Left is for later Jobs.
-	Left []operations.Operation
-	// Unfit cannot be sent with any Job.
-	Unfit []Unfit
+// Packed is the division of what waits, each with an operation: each is in exactly one of the three.
+type Packed[T any] struct {
+	Batch []T        // for the next Job
+	Left  []T        // for later Jobs
+	Unfit []Unfit[T] // cannot be sent with any Job
 }
 
-// Unfit is an operation that cannot be sent, and why.
-type Unfit struct {
-	Operation operations.Operation
-	Err       error
+// Unfit is one that cannot be sent, and why.
+type Unfit[T any] struct {
+	Item T
+	Err  error
 }
 
 // Pack chooses the operations of the next Job from those that wait: as many as maxCount and the
@@ -179,34 +176,36 @@ type Unfit struct {
 //
 // Restores may fail and be repeated in large numbers, so they get the rest of a Job after other operations,
 // but always a share.
-func Pack(ops []operations.Operation, maxCount int) Packed {
-	var packed Packed
-	var fit []operations.Operation
+func Pack[T any](all []T, operationOf func(T) operations.Operation, maxCount int) Packed[T] {
+	var packed Packed[T]
+	ops := make([]operations.Operation, len(all))
+	for i, item := range all {
+		ops[i] = operationOf(item)
+	}
 	var others, restores []int // indexes of the first operation of each volume
 	seen := map[string]bool{}
 	errs := checkSendable(ops)
 	for i, operation := range ops {
 		if err := errs[i]; err != nil {
-			packed.Unfit = append(packed.Unfit, Unfit{Operation: operation, Err: err})
+			packed.Unfit = append(packed.Unfit, Unfit[T]{all[i], err})
 			continue
 		}
 		switch {
 		case seen[operation.Volume]:
 		case operation.Kind == operations.Restore:
-			restores = append(restores, len(fit))
+			restores = append(restores, i)
 		default:
-			others = append(others, len(fit))
+			others = append(others, i)
 		}
 		seen[operation.Volume] = true
-		fit = append(fit, operation)
 	}
-	chosen := choose(fit, others, restores, max(maxCount, 1))
+	chosen := choose(ops, others, restores, max(maxCount, 1))
 	slices.Sort(chosen)
-	for i, operation := range fit {
+	for i, item := range all {
 		if _, ok := slices.BinarySearch(chosen, i); ok {
-			packed.Batch = append(packed.Batch, operation)
-		} else {
-			packed.Left = append(packed.Left, operation)
+			packed.Batch = append(packed.Batch, item)
+		} else if errs[i] == nil {
+			packed.Left = append(packed.Left, item)
 		}
 	}
 	return packed

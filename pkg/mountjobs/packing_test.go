@@ -16,6 +16,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
+func pack(waiting []operations.Operation, maxCount int) mountjobs.Packed[operations.Operation] {
+	return mountjobs.Pack(waiting, func(o operations.Operation) operations.Operation { return o }, maxCount)
+}
+
 func TestPack(t *testing.T) {
 	setup, cleanup, other := operation(operations.Setup, 1), operation(operations.Cleanup, 2), operation(operations.Release, 3)
 	leaving := operation(operations.Cleanup, 1)
@@ -50,13 +54,13 @@ func TestPack(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			packed := mountjobs.Pack(tt.waiting, tt.maxCount)
+			packed := pack(tt.waiting, tt.maxCount)
 			var unfit []operations.Operation
 			for _, u := range packed.Unfit {
 				if u.Err == nil {
 					t.Error("an operation is unfit for no reason")
 				}
-				unfit = append(unfit, u.Operation)
+				unfit = append(unfit, u.Item)
 			}
 			got := [][]operations.Operation{packed.Batch, packed.Left, unfit}
 			if want := [][]operations.Operation{tt.batch, tt.left, tt.unfit}; !reflect.DeepEqual(want, got) {
@@ -94,7 +98,7 @@ func TestPackRestores(t *testing.T) {
 		"a large one alone":                 {10, 0, 64, 60 << 10, 1, 0},
 	} {
 		waiting := slices.Concat(some(operations.Restore, 0, tt.restores, tt.record), some(operations.Setup, 5000, 5000+tt.setups, min(tt.record, 6<<10)))
-		packed := mountjobs.Pack(waiting, tt.maxCount)
+		packed := pack(waiting, tt.maxCount)
 		restores, setups := 0, 0
 		for _, o := range packed.Batch {
 			if o.Kind == operations.Restore {
@@ -130,10 +134,10 @@ func TestPackLosesNothing(t *testing.T) {
 		waiting := randomOperations(rng, rng.IntN(min(100, 8*maxCount)))
 		sent := map[string]int{}
 		for rest := slices.Clone(waiting); len(rest) > 0; {
-			packed := mountjobs.Pack(rest, maxCount)
+			packed := pack(rest, maxCount)
 			checkBatch(t, packed.Batch, maxCount)
 			for _, u := range packed.Unfit {
-				sent[identity(t, u.Operation)]++
+				sent[identity(t, u.Item)]++
 			}
 			for _, operation := range packed.Batch {
 				sent[identity(t, operation)]++
@@ -214,6 +218,6 @@ func BenchmarkPack(b *testing.B) {
 		waiting[i] = operation(operations.Setup, i)
 	}
 	for b.Loop() {
-		mountjobs.Pack(waiting, wellknown.DefaultMountJobBatch)
+		pack(waiting, wellknown.DefaultMountJobBatch)
 	}
 }

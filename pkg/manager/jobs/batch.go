@@ -26,41 +26,24 @@ func (c *Controller) batch(ctx context.Context, due []decide.Pending) ([]operati
 	if err != nil {
 		return nil, err
 	}
-	return c.pack(ops).Batch, nil // with owners to release, and with uids, they may be too many
+	itself := func(o operations.Operation) operations.Operation { return o }
+	return pack(c, ops, itself).Batch, nil // with owners to release, and with uids, they may be too many
 }
 
 func (c *Controller) choose(due []decide.Pending) []decide.Pending {
-	ops := make([]operations.Operation, len(due))
-	for i, pending := range due {
-		ops[i] = pending.Operation
-	}
-	packed := c.pack(ops)
+	packed := pack(c, due, func(p decide.Pending) operations.Operation { return p.Operation })
 	for _, unfit := range packed.Unfit {
-		i := slices.IndexFunc(due, func(p decide.Pending) bool { return p.Operation.Volume == unfit.Operation.Volume })
-		c.gatherer.Unindex(due[i].Claim)
+		c.gatherer.Unindex(unfit.Item.Claim)
 	}
-	return packedOf(due, packed.Batch)
+	return packed.Batch
 }
 
-func (c *Controller) pack(ops []operations.Operation) mountjobs.Packed {
-	packed := mountjobs.Pack(ops, c.options.Batch)
+func pack[T any](c *Controller, all []T, operationOf func(T) operations.Operation) mountjobs.Packed[T] {
+	packed := mountjobs.Pack(all, operationOf, c.options.Batch)
 	for _, unfit := range packed.Unfit {
-		c.report(report{operation: unfit.Operation, message: "the operation cannot be sent to a mount Job: " + unfit.Err.Error()})
+		c.report(report{operation: operationOf(unfit.Item), message: "the operation cannot be sent to a mount Job: " + unfit.Err.Error()})
 	}
 	return packed
-}
-
-// packedOf finds, among the operations that are due, those that a batch was packed of. The batch has
-// their order.
-func packedOf(due []decide.Pending, batch []operations.Operation) []decide.Pending {
-	var found []decide.Pending
-	for _, pending := range due {
-		o, n := pending.Operation, len(found)
-		if n < len(batch) && o.Volume == batch[n].Volume && o.Kind == batch[n].Kind && o.Path == batch[n].Path {
-			found = append(found, pending)
-		}
-	}
-	return found
 }
 
 // confirm decides once more about the claims whose operations were chosen. What others have done with

@@ -62,7 +62,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	}
 }
 
-// TestOperationsKeepTheirOrder: what was packed is found among what is due, once for each volume.
+// TestOperationsKeepTheirOrder: what is due is packed once for each volume.
 func TestOperationsKeepTheirOrder(t *testing.T) {
 	due := func(volumes ...string) (all []decide.Pending) {
 		for _, v := range volumes {
@@ -84,12 +84,8 @@ func TestOperationsKeepTheirOrder(t *testing.T) {
 		"without an unfit": {due("", "b", "c"), 2, []string{"b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ops []operations.Operation
-			for _, w := range c.due {
-				ops = append(ops, w.Operation)
-			}
 			var got []string
-			for _, w := range packedOf(c.due, mountjobs.Pack(ops, c.batch).Batch) {
+			for _, w := range mountjobs.Pack(c.due, func(p decide.Pending) operations.Operation { return p.Operation }, c.batch).Batch {
 				got = append(got, w.Operation.Volume)
 			}
 			if !slices.Equal(got, c.want) {
