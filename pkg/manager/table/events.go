@@ -2,9 +2,12 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -246,4 +249,104 @@ func otherInstallations(fileSystems map[string][]string) (all []notice) {
 			subject+someOf(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
 	}
 	return all
+}
+
+// maxOptionEvents is how many volumes get an event: there can be thousands, of one class.
+const maxOptionEvents = 100
+
+// optionConditions are about volumes with a mount option that has pods write elsewhere: one on each volume, and
+// one on the table for all of them.
+func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
+	var names []string
+	reasons := map[string]notice{}
+	for _, object := range objects {
+		if why := harmfulOption(object); why != "" {
+			n := condition("", wellknown.EventMountOptionHarmful, why+". Edit the volume's spec.mountOptions, and restart its pods")
+			n.Subject = status.Subject{Kind: status.Volume, Name: object.Name}
+			n.about = object
+			reasons[object.Name], names = n, append(names, object.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	for _, name := range names[:min(len(names), maxOptionEvents)] {
+		all = append(all, reasons[name])
+	}
+	return append(all, condition("mount options", wellknown.EventMountOptionHarmful, fmt.Sprintf(
+		"mount options of %s may have pods write elsewhere than in the volume: kubectl efs-stunnel doctor says why", someOf(names))))
+}
+
+// harmfulOption is about volumes whose ports are corrected, too; others are not ours to judge.
+func harmfulOption(object *corev1.PersistentVolume) string {
+	if object == nil {
+		return ""
+	}
+	if volume := ports.VolumeOf(object); !volume.Loopback || volume.On.FileSystem == "" {
+		return ""
+	}
+	return volumes.HarmfulMountOption(object)
+}
+
+// apiError is what the AWS SDK's errors of the service itself have.
+type apiError interface {
+	ErrorCode() string
+	ErrorMessage() string
+}
+
+// causeOf is equal for errors that have one cause: their ids, requests, ports and times differ.
+func causeOf(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		return code.ErrorCode() + " " + changing.ReplaceAllString(code.ErrorMessage(), "#")
+	}
+	return changing.ReplaceAllString(err.Error(), "#")
+}
+
+var changing = regexp.MustCompile(`\bfs(ap|mt)?-[0-9a-z]+|[-0-9A-Za-z]*[0-9][-0-9A-Za-z]*`)
+
+// apiMessage is an error of the API as an event shows it, without the id of the request.
+func apiMessage(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		return strings.TrimSuffix(code.ErrorCode()+": "+code.ErrorMessage(), ": ")
+	}
+	return requestID.ReplaceAllString(err.Error(), "")
+}
+
+var requestID = regexp.MustCompile(`(?i),? ?request ?id: [-0-9a-z]*`)
+
+// advice says what to do about an error of the API.
+func advice(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		for _, known := range adviceByCode {
+			if slices.Contains(known.codes, code.ErrorCode()) {
+				return known.advice
+			}
+		}
+	}
+	if network := net.Error(nil); errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
+		return "Check that the manager's pod reaches the EFS API of its region: DNS, NAT gateway or VPC endpoint, security groups"
+	}
+	return "Check the manager's AWS credentials, its region (--aws-region) and its network path to the EFS API"
+}
+
+type codeAdvice struct {
+	codes  []string
+	advice string
+}
+
+var adviceByCode = []codeAdvice{
+	{
+		codes:  []string{"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"},
+		advice: "Allow the manager's AWS role elasticfilesystem:DescribeFileSystems, elasticfilesystem:DescribeMountTargets and elasticfilesystem:DescribeAccessPoints",
+	},
+	{
+		codes: []string{"ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException", "InvalidClientTokenId",
+			"InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationToken"},
+		advice: "Renew the manager's AWS credentials, and check its clock",
+	},
+	{
+		codes:  []string{"ThrottlingException", "Throttling", "TooManyRequestsException", "TooManyRequests", "RequestLimitExceeded"},
+		advice: "The next poll tries again; if this stays, raise --efs-polling-interval",
+	},
 }
