@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // Patch changes fields of an object, or of its subresource, by strategic merge. That the object is
@@ -174,6 +175,48 @@ func DeleteJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Jo
 		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}
 	return nil
+}
+
+// ReadPair reads a volume and the claim that it is reserved for from the apiserver, nil where there is none: in the
+// caches, a claim that was bound a moment ago could be missing. The volume is read before the claim: a claim that it
+// names then exists when the claim is read, if it ever did and was not deleted.
+func ReadPair(ctx context.Context, client kubernetes.Interface, volume, namespace, claim string) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
+	reader := Reader{Client: client}
+	v, err := reader.Volume(ctx, volume)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := reader.Claim(ctx, namespace, claim)
+	return v, c, err
+}
+
+// ApplyChange makes one change to a volume and a claim as they were read, and to no later ones of their names.
+func ApplyChange(ctx context.Context, client kubernetes.Interface, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, change volumes.Change) (err error) {
+	pvs, claims := client.CoreV1().PersistentVolumes(), client.CoreV1().PersistentVolumeClaims
+	switch change.Action {
+	case volumes.CreateVolume:
+		_, err = pvs.Create(ctx, change.Volume, metav1.CreateOptions{})
+	case volumes.UpdateVolume, volumes.UnprotectVolume:
+		err = PatchVolume(ctx, client, volume, change.Volume)
+	case volumes.DeleteVolume:
+		err = pvs.Delete(ctx, volume.Name, OnlyThis(volume))
+	case volumes.CreateClaim:
+		_, err = claims(change.Claim.Namespace).Create(ctx, change.Claim, metav1.CreateOptions{})
+	case volumes.UpdateClaim:
+		var patch []byte
+		if patch, err = StrategicMerge(claim, change.Claim); err == nil {
+			_, err = claims(claim.Namespace).Patch(ctx, claim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		}
+	case volumes.DeleteClaim:
+		err = claims(claim.Namespace).Delete(ctx, claim.Name, OnlyThis(claim))
+	}
+	return err
+}
+
+// IsRace reports whether a write failed because its object is not as it was read, so that the change must be
+// planned again.
+func IsRace(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
 // StatusWriter writes the status of cluster-scoped objects that no other program writes.

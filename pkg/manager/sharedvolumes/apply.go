@@ -16,7 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -52,7 +52,7 @@ func (c *Controller) readLive(ctx context.Context, s state) (state, error) {
 	if s.object, err = v1alpha1.FromUnstructured(object); err != nil {
 		return s, err
 	}
-	s.volume, s.claim, err = pairs.Get(ctx, c.client, volumeName(s.object), s.object.Namespace, claimName(s.object))
+	s.volume, s.claim, err = objects.ReadPair(ctx, c.client, volumeName(s.object), s.object.Namespace, claimName(s.object))
 	return s, err
 }
 
@@ -62,7 +62,7 @@ func (c *Controller) resource(namespace string) dynamic.ResourceInterface {
 
 // isRace also returns true in a namespace that is being deleted: the SharedVolume is deleted with it.
 func isRace(err error) bool {
-	return pairs.IsRace(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return objects.IsRace(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // writeStatus writes what changed, and returns the object as it is then.
@@ -112,7 +112,7 @@ func (c *Controller) write(ctx context.Context, s state, change volumes.Change) 
 	case removeFinalizer:
 		return c.patchFinalizers(ctx, s.object, finalizers)
 	}
-	return pairs.Apply(ctx, c.client, s.volume, s.claim, change)
+	return objects.ApplyChange(ctx, c.client, s.volume, s.claim, change)
 }
 
 // patchFinalizers replaces the list, because a custom resource's list cannot be merged. The

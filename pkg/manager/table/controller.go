@@ -37,7 +37,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
-	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
@@ -236,7 +235,7 @@ func applyEach[T any](c *Controller, d *decision, changes []T, apply func(T) err
 			break
 		}
 		switch failure := apply(change); {
-		case pairs.IsRace(failure):
+		case objects.IsRace(failure):
 			again = settleTime
 		case failure != nil:
 			err = logging.Errors(err, failure)

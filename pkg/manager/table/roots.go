@@ -15,7 +15,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
-	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -210,7 +209,7 @@ func (r root) conflicts() (conflicts []notice) {
 // applyRoot reads a root from the apiserver, plans again and writes.
 func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
 	name := volumes.RootName(r.FileSystemID)
-	if r.Volume, r.Claim, err = pairs.Get(ctx, c.client, name, r.Namespace, name); err != nil {
+	if r.Volume, r.Claim, err = objects.ReadPair(ctx, c.client, name, r.Namespace, name); err != nil {
 		return err
 	}
 	if r.orphaned, err = c.isOrphaned(ctx, r); err != nil {
@@ -223,7 +222,7 @@ func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
 		c.options.Log.Info("finished job deleted", "job", job.Name, "reason", "RootClaimIsDeleted")
 	}
 	for _, change := range r.changes() {
-		if err := pairs.Apply(ctx, c.client, r.Volume, r.Claim, change); err != nil {
+		if err := objects.ApplyChange(ctx, c.client, r.Volume, r.Claim, change); err != nil {
 			return fmt.Errorf("%s of file system %s: %w", change.Action, r.FileSystemID, err)
 		}
 		c.metrics.rootWrites.Inc()

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
-	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -108,7 +108,7 @@ func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again tim
 	}
 	c.table.live = false // what was read cannot be trusted
 	switch {
-	case pairs.IsRace(err):
+	case objects.IsRace(err):
 		c.decision.Store(nil)
 		return settleTime, nil
 	case ctx.Err() != nil:

@@ -1,4 +1,4 @@
-package pairs_test
+package objects_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -31,7 +31,7 @@ func TestEachChangeIsOneWrite(t *testing.T) {
 			if action == volumes.CreateVolume || action == volumes.CreateClaim {
 				client = fake.NewClientset()
 			}
-			if err := pairs.Apply(t.Context(), client, volume, claim, volumes.Change{Action: action, Volume: volume, Claim: claim}); err != nil {
+			if err := objects.ApplyChange(t.Context(), client, volume, claim, volumes.Change{Action: action, Volume: volume, Claim: claim}); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -52,7 +52,7 @@ func TestEachChangeIsOneWrite(t *testing.T) {
 // TestGetReadsTheVolumeFirst, or a claim that is created in between could look deleted.
 func TestGetReadsTheVolumeFirst(t *testing.T) {
 	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}})
-	volume, claim, err := pairs.Get(t.Context(), client, "v", "team", "c")
+	volume, claim, err := objects.ReadPair(t.Context(), client, "v", "team", "c")
 	if err != nil || volume != nil || claim == nil {
 		t.Errorf("got %v, %v, %v", volume, claim, err)
 	}
@@ -69,7 +69,7 @@ func TestRaces(t *testing.T) {
 		apierrors.NewAlreadyExists(resource, "v"):      true,
 		apierrors.NewForbidden(resource, "v", errBoom): false,
 	} {
-		if got := pairs.IsRace(err); got != want {
+		if got := objects.IsRace(err); got != want {
 			t.Errorf("%v: got %v", err, got)
 		}
 	}
