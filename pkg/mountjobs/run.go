@@ -99,12 +99,9 @@ func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 		return finished
 	}
 	latest := now
-	for _, condition := range job.Status.Conditions {
-		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
-		// A time before the Job's creation is of a clock that is slow, and says nothing.
-		if at := condition.LastTransitionTime.Time; over && condition.Status == corev1.ConditionTrue && !at.Before(job.CreationTimestamp.Time) {
-			latest = earlier(latest, at)
-		}
+	// A time before the Job's creation is of a clock that is slow, and says nothing.
+	if at := EndOf(job); !at.IsZero() && !at.Before(job.CreationTimestamp.Time) {
+		latest = earlier(latest, at)
 	}
 	if finished = earlier(finished, latest); finished.Before(job.CreationTimestamp.Time) {
 		return job.CreationTimestamp.Time
@@ -125,7 +122,7 @@ func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTe
 // observeLive distinguishes a run that continues from one that is stuck. The grace period of a pod that is
 // being deleted ends at its deletionTimestamp.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
-	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: endOf(job, now)}}
+	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: deadlineOf(job, now)}}
 	if now.After(r.Until) {
 		r.State, r.Message, r.Overdue = Stuck, "it is past its deadline and its pod has not ended", true
 		return r
@@ -145,16 +142,13 @@ func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 	if hasCondition(job, batchv1.JobComplete, batchv1.JobSuccessCriteriaMet) {
 		return run{Status: Status{State: Finished, Message: "its pod has succeeded and is gone"}}
 	}
-	for _, condition := range job.Status.Conditions {
-		failed := condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget
-		if failed && condition.Status == corev1.ConditionTrue {
-			return lost("", quote("the Job has failed and there is no pod: "+condition.Reason+" "+condition.Message))
-		}
+	if failed := conditionOf(job, batchv1.JobFailed, batchv1.JobFailureTarget); failed != nil {
+		return lost("", quote("the Job has failed and there is no pod: "+failed.Reason+" "+failed.Message))
 	}
 	if job.DeletionTimestamp != nil { // only our finalizer keeps it; no pod is created any more
 		return lost("", "the Job was deleted, and there is no pod")
 	}
-	if end := endOf(job, now); !now.After(end) {
+	if end := deadlineOf(job, now); !now.After(end) {
 		return run{Status: Status{State: Running, Until: end}}
 	}
 	return run{Status: Status{State: Lost, Message: "it is past its deadline and there is no pod", Overdue: true}}
@@ -169,16 +163,33 @@ func IsOver(job *batchv1.Job) bool {
 	return hasCondition(job, batchv1.JobComplete, batchv1.JobFailed)
 }
 
-func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
-		return condition.Status == corev1.ConditionTrue && slices.Contains(types, condition.Type)
-	})
+// EndOf returns the time at which a Job ended by its conditions; zero if they have none.
+func EndOf(job *batchv1.Job) time.Time {
+	if over := conditionOf(job, batchv1.JobComplete, batchv1.JobFailed); over != nil {
+		return over.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
-// endOf returns when no process of a Job can be alive: its deadline, and the grace period of its pod. If
+func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
+	return conditionOf(job, types...) != nil
+}
+
+// conditionOf returns the first true condition of one of the types, nil if there is none.
+func conditionOf(job *batchv1.Job, types ...batchv1.JobConditionType) *batchv1.JobCondition {
+	i := slices.IndexFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		return condition.Status == corev1.ConditionTrue && slices.Contains(types, condition.Type)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &job.Status.Conditions[i]
+}
+
+// deadlineOf returns when no process of a Job can be alive: its deadline, and the grace period of its pod. If
 // the deadline was removed by an edit, it is our default. The start is from the clock of the Job
 // controller, and counts only between the Job's creation and now.
-func endOf(job *batchv1.Job, now time.Time) time.Time {
+func deadlineOf(job *batchv1.Job, now time.Time) time.Time {
 	start := job.CreationTimestamp.Time
 	if at := job.Status.StartTime; at != nil && at.After(start) && !at.After(now) {
 		start = at.Time

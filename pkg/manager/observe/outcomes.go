@@ -145,7 +145,7 @@ func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.
 	case o.State != mountjobs.Running:
 		a.OverSince = g.overSince(job.UID)
 		if a.Ended.IsZero() {
-			a.Ended = endOf(job)
+			a.Ended = mountjobs.EndOf(job)
 		}
 	case run.Running:
 		a.Until = o.Until
@@ -164,14 +164,4 @@ func isMarked(job *batchv1.Job, a decide.Attempt) bool {
 		number = operations.FirstBatch
 	}
 	return mark != "" && (a.Operation.AddsOwner() || a.Operation.Abandon) && a.Batch <= number
-}
-
-// endOf returns the time at which a Job ended by its conditions; zero if they have none.
-func endOf(job *batchv1.Job) time.Time {
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
 }
