@@ -225,12 +225,12 @@ func (d diagnosis) eventsOf(object metav1.Object, reasons ...string) []corev1.Ev
 			found = append(found, event)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
+	slices.SortStableFunc(found, func(a, b corev1.Event) int { return LastSeen(b).Compare(LastSeen(a)) })
 	return found
 }
 
-// lastSeen reads the fields of both event APIs.
-func lastSeen(event corev1.Event) time.Time {
+// LastSeen returns when an event last happened, from the fields of both event APIs.
+func LastSeen(event corev1.Event) time.Time {
 	times := []time.Time{event.CreationTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
 	if event.Series != nil {
 		times = append(times, event.Series.LastObservedTime.Time)

@@ -127,8 +127,8 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 	r := observe(job, pods, now)
 	outcome := Outcome{Status: r.Status}
 	outcome.Name = name
-	if mine := podsOf(job, pods); len(mine) > 0 {
-		outcome.Pod = mine[0].Name
+	if pod := NewestPod(job, pods); pod != nil {
+		outcome.Pod = pod.Name
 	}
 	if !name.Kind.HasOperations() {
 		outcome.readTask(r)

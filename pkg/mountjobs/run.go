@@ -77,6 +77,14 @@ func podsOf(job *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	return mine
 }
 
+// NewestPod returns the newest of the pods of a Job, nil if there is none.
+func NewestPod(job *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
+	if mine := podsOf(job, pods); len(mine) > 0 {
+		return mine[0]
+	}
+	return nil
+}
+
 func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		ContainerOf(pod).State.Terminated != nil

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
@@ -190,7 +191,7 @@ func newEvent(e *corev1.Event, now time.Time) event {
 	if about.Namespace != "" {
 		object = about.Kind + " " + about.Namespace + "/" + about.Name
 	}
-	shown := event{age(now, inspect.LastSeen(*e)), object, e.Reason, e.Message, e.Type == corev1.EventTypeWarning}
+	shown := event{age(now, mountjobs.LastSeen(*e)), object, e.Reason, e.Message, e.Type == corev1.EventTypeWarning}
 	inspect.Clean(&shown)
 	return shown
 }

@@ -197,7 +197,7 @@ func (s *Snapshot) OurEvents() []*corev1.Event {
 			all = append(all, &s.Events[i])
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *corev1.Event) int { return LastSeen(*b).Compare(LastSeen(*a)) })
+	slices.SortStableFunc(all, func(a, b *corev1.Event) int { return mountjobs.LastSeen(*b).Compare(mountjobs.LastSeen(*a)) })
 	return all
 }
 
@@ -215,15 +215,6 @@ const eventComponent = "efs-stunnel"
 // isOurs reports whether the manager or an agent wrote an event.
 func isOurs(event corev1.Event) bool {
 	return cmp.Or(event.Source.Component, event.ReportingController) == eventComponent
-}
-
-// LastSeen returns when an event last happened, from the fields of both event APIs.
-func LastSeen(event corev1.Event) time.Time {
-	times := []time.Time{event.CreationTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
-	if event.Series != nil {
-		times = append(times, event.Series.LastObservedTime.Time)
-	}
-	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 // FileSystems returns the ids in the table. The error says why it cannot be read.

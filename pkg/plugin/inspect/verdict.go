@@ -223,7 +223,7 @@ func derive(s *Snapshot) *facts {
 		f.events[keyOf(event)] = append(f.events[keyOf(event)], event)
 	}
 	for _, events := range f.events {
-		slices.SortStableFunc(events, func(a, b corev1.Event) int { return LastSeen(b).Compare(LastSeen(a)) })
+		slices.SortStableFunc(events, func(a, b corev1.Event) int { return mountjobs.LastSeen(b).Compare(mountjobs.LastSeen(a)) })
 	}
 	if s.Table != nil {
 		f.table, f.invalid, f.tableErr = ports.DecodeLenient([]byte(s.Table.Data[wellknown.TargetsKey]))
@@ -248,7 +248,7 @@ func (f *facts) deriveJobs() {
 		j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
 		j.status = j.outcome.Status
 		if j.status.State == mountjobs.Running {
-			j.reason, j.message = mountjobs.Diagnose(job, podOf(job, f.Pods), f.Events)
+			j.reason, j.message = mountjobs.Diagnose(job, mountjobs.NewestPod(job, f.Pods), f.Events)
 		}
 		f.jobs = append(f.jobs, j)
 	}
@@ -260,17 +260,6 @@ func (f *facts) deriveJobs() {
 			f.attempts[operation.Volume] = j
 		}
 	}
-}
-
-// podOf returns the newest pod of a Job, nil if there is none.
-func podOf(job *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
-	var newest *corev1.Pod
-	for _, pod := range pods {
-		if metav1.IsControlledBy(pod, job) && (newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp)) {
-			newest = pod
-		}
-	}
-	return newest
 }
 
 // ofCondition returns what a condition of an object says, if it is False.

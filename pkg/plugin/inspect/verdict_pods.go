@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -45,7 +46,7 @@ func (f *facts) scopeOf(subject Subject) *scope {
 	}
 	// Where Jobs of the file systems are kept from running, their tunnels are.
 	for _, j := range f.jobs {
-		if pod := podOf(j.job, f.Pods); s.parts[named(KindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
+		if pod := mountjobs.NewestPod(j.job, f.Pods); s.parts[named(KindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
 			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 		}
 	}
