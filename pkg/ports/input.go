@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -149,7 +150,6 @@ func (p *planner) reportPins() {
 // reportNodePorts reports the assigned ports that a Service could take, in one event: where the two
 // ranges meet, there may be a thousand.
 func (p *planner) reportNodePorts() {
-	const most = 5
 	var first Key
 	var named []string
 	for _, key := range p.table.Keys() {
@@ -161,13 +161,9 @@ func (p *planner) reportNodePorts() {
 	if len(named) == 0 {
 		return
 	}
-	others := ""
-	if len(named) > most {
-		others = fmt.Sprintf(" and %d others", len(named)-most)
-	}
-	p.report(Event{Kind: Conflict, FileSystem: first.FileSystem}, "the NodePort range %s has the ports of %s%s: a Service with such a nodePort would get their NFS traffic "+
+	p.report(Event{Kind: Conflict, FileSystem: first.FileSystem}, "the NodePort range %s has the ports of %s: a Service with such a nodePort would get their NFS traffic "+
 		"on every node. Ports that were given stay: move the cluster's NodePort range off them, and --node-port-range with it, "+
-		"or let an admission policy refuse such Services", p.in.Range.NodePorts, strings.Join(named[:min(len(named), most)], ", "), others)
+		"or let an admission policy refuse such Services", p.in.Range.NodePorts, status.FirstFew(named))
 }
 
 // sortEvents separates what has happened from what holds.

@@ -4,6 +4,7 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -55,6 +56,15 @@ func (c Condition) Reference() Reference { return Reference{c.Subject, c.Reason}
 
 // Ended returns what to say when the condition has ended.
 func (c Condition) Ended() string { return c.Reason + " of " + c.Subject.String() + " has ended" }
+
+// FirstFew lists at most five names in a message, and counts the others.
+func FirstFew(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
+}
 
 // compare orders conditions by subject, reason and detail.
 func compare(a, b Condition) int {

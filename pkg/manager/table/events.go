@@ -174,7 +174,7 @@ func excludedNotice(s targets.Snapshot) (notice, bool) {
 	}
 	ids := slices.Sorted(maps.Keys(s.Excluded))
 	return condition("excluded", wellknown.EventFileSystemsExcluded, fmt.Sprintf(
-		"the EFS API lists %s, and the manager's settings leave none of them. %s: %s", someOf(ids), ids[0], s.Excluded[ids[0]])), true
+		"the EFS API lists %s, and the manager's settings leave none of them. %s: %s", status.FirstFew(ids), ids[0], s.Excluded[ids[0]])), true
 }
 
 func notStored(err error) notice {
@@ -213,18 +213,9 @@ func byCause(failed map[string]error, format string) []notice {
 	for _, cause := range slices.Sorted(maps.Keys(ids)) {
 		err := failed[ids[cause][0]]
 		all = append(all, condition(format+cause, // whichever file systems it hits this time
-			wellknown.EventDiscoveryFailed, fmt.Sprintf(format, someOf(ids[cause]), apiMessage(err), advice(err))))
+			wellknown.EventDiscoveryFailed, fmt.Sprintf(format, status.FirstFew(ids[cause]), apiMessage(err), advice(err))))
 	}
 	return all
-}
-
-// someOf names the first ids and counts the others.
-func someOf(ids []string) string {
-	const shown = 5
-	if len(ids) <= shown {
-		return strings.Join(ids, ", ")
-	}
-	return fmt.Sprintf("%s and %d others", strings.Join(ids[:shown], ", "), len(ids)-shown)
 }
 
 func rootConflict(object, fileSystemID string) notice {
@@ -246,7 +237,7 @@ func otherInstallations(fileSystems map[string][]string) (all []notice) {
 			subject = "each of the file systems "
 		}
 		all = append(all, ofRoot(fileSystems[namespace][0], "installation "+namespace,
-			subject+someOf(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
+			subject+status.FirstFew(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
 	}
 	return all
 }
@@ -275,7 +266,7 @@ func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
 		all = append(all, reasons[name])
 	}
 	return append(all, condition("mount options", wellknown.EventMountOptionHarmful, fmt.Sprintf(
-		"mount options of %s may have pods write elsewhere than in the volume: kubectl efs-stunnel doctor says why", someOf(names))))
+		"mount options of %s may have pods write elsewhere than in the volume: kubectl efs-stunnel doctor says why", status.FirstFew(names))))
 }
 
 // harmfulOption is about volumes whose ports are corrected, too; others are not ours to judge.

@@ -256,7 +256,7 @@ func ephemeralMessage(node ports.Ephemeral, tunnels []routing.Tunnel) string {
 	}
 	return fmt.Sprintf("the kernel gives ports %s to processes that ask for any, also the tunnels' ports %s: a tunnel cannot "+
 		"listen while another process has its port. Reserve them on the node: sysctl net.ipv4.ip_local_reserved_ports=%s%s",
-		node.Range, firstFew(named), toReserve(tunnels), already)
+		node.Range, status.FirstFew(named), toReserve(tunnels), already)
 }
 
 // toReserve prefers the manager's default range, from which later tunnels get their ports.

@@ -143,6 +143,6 @@ func failing(s v1alpha1.NodeTunnelsStatus) []status.Condition {
 	first := s.Tunnels[0].Problems[0]
 	return []status.Condition{{
 		Subject: status.Subject{Kind: status.Node}, Reason: first.Reason, Since: first.Since.Time,
-		Message: fmt.Sprintf("%d tunnels have problems: %s", s.Failing, firstFew(names)),
+		Message: fmt.Sprintf("%d tunnels have problems: %s", s.Failing, status.FirstFew(names)),
 	}}
 }

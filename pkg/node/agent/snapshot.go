@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
@@ -201,16 +202,7 @@ func errorNaming(what string, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %s", what, firstFew(names))
-}
-
-// firstFew lists at most five names, and counts the others.
-func firstFew(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Errorf("%s: %s", what, status.FirstFew(names))
 }
 
 // wasReady reports whether the agent was ready once.
@@ -366,7 +358,7 @@ func (a *Agent) predecessorError() error {
 		}
 	}
 	if len(served) > 0 {
-		return fmt.Errorf("the pod before this one serves %s, this one cannot: %s", firstFew(served), firstFew(reasons))
+		return fmt.Errorf("the pod before this one serves %s, this one cannot: %s", status.FirstFew(served), status.FirstFew(reasons))
 	}
 	return errorNaming("not known yet whether the pod before this one serves what this one cannot", unknown)
 }

@@ -242,22 +242,13 @@ func HostNames(nodes []*corev1.Node, hostName func(*corev1.Node) string) (result
 	for _, node := range nodes {
 		name := hostName(node)
 		if same := byName[name]; name != "" && len(same) > 1 {
-			result := problem(HostNameShared, named(KindNode, node.Name), fmt.Sprintf("%s have the host name %s, so a file system takes them for one NFS client: "+
-				"each one's start ends the other's open files and locks", fewOf(same), name))
+			result := problem(HostNameShared, named(KindNode, node.Name), fmt.Sprintf("nodes %s have the host name %s, so a file system takes them for one NFS client: "+
+				"each one's start ends the other's open files and locks", status.FirstFew(same), name))
 			result.Remedy = remedies[HostNameShared]
 			results = append(results, result)
 		}
 	}
 	return results
-}
-
-// fewOf lists at most three nodes.
-func fewOf(nodes []string) string {
-	const most = 3
-	if more := len(nodes) - most; more > 0 {
-		return fmt.Sprintf("nodes %s and %d more", strings.Join(nodes[:most], ", "), more)
-	}
-	return "nodes " + strings.Join(nodes, ", ")
 }
 
 // checkHostNames knows the names that kubelets have reported as labels.
