@@ -73,7 +73,7 @@ func TestStatusShowsProblemsFirst(t *testing.T) {
 	}
 	last := 0
 	for _, want := range []string{
-		": installation: 1 problem; 1 claim has a problem", "PROBLEM node n1: AgentMissing", "PROBLEM claim team/new: NoMountJob", "  do: ", "PROGRAM",
+		": installation: 1 problem; claims: 1 problem", "PROBLEM node n1: AgentMissing", "PROBLEM claim team/new: NoMountJob", "  do: ", "PROGRAM",
 		"  fsap-0123456789abcdef0", "Agents: 1 of 2", "Waiting claims: 1", "team/new",
 	} {
 		i := strings.Index(text[last:], want)
@@ -103,12 +103,12 @@ func TestProblemsOfTheDataPathComeBeforeThoseOfConfiguration(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems mismatch (-want +got):\n%s", diff)
 	}
-	if want := "installation: 2 problems; 1 claim and 2 classes have problems"; status.Summary() != want {
+	if want := "installation: 2 problems; claims: 1 problem; classes: 2 problems"; status.Summary() != want {
 		t.Errorf("%q, want %q", status.Summary(), want)
 	}
 	s = healthy(t)
 	reject(pending(s))
-	if got, want := NewStatus(s).Summary(), "installation: no problem; 1 claim has a problem"; got != want {
+	if got, want := NewStatus(s).Summary(), "installation: 0 problems; claims: 1 problem"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

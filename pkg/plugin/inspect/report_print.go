@@ -208,36 +208,25 @@ func (s Status) Summary() string {
 
 // problemsText counts problems of the installation apart from those of single objects, which tenants make.
 func (s Status) problemsText() string {
-	installation, verb := "no problem", "have problems"
-	var objects []string
-	for _, kind := range []struct{ check, noun string }{
-		{"claims", "claim"}, {"classes", "class"}, {"volumes", "volume"}, {"shared volumes", "SharedVolume"},
-	} {
-		if n := len(keep(s.Problems, func(r Result) bool { return r.check == kind.check })); n > 0 {
-			objects = append(objects, count(n, kind.noun))
+	counts := map[string]int{}
+	for _, r := range s.Problems {
+		if r.layer < classes {
+			r.check = "installation"
+		}
+		counts[r.check]++
+	}
+	texts := []string{"installation: " + count(counts["installation"], "problem")}
+	for _, check := range []string{"claims", "classes", "volumes", "shared volumes"} {
+		if counts[check] > 0 {
+			texts = append(texts, check+": "+count(counts[check], "problem"))
 		}
 	}
-	if n := len(keep(s.Problems, func(r Result) bool { return r.layer < classes })); n > 0 {
-		installation = count(n, "problem")
-	}
-	if len(keep(s.Problems, func(r Result) bool { return r.layer >= classes })) == 1 {
-		verb = "has a problem"
-	}
-	switch last := len(objects) - 1; {
-	case last > 0:
-		objects = []string{strings.Join(objects[:last], ", ") + " and " + objects[last]}
-	case last < 0:
-		return "installation: " + installation
-	}
-	return fmt.Sprintf("installation: %s; %s %s", installation, objects[0], verb)
+	return strings.Join(texts, "; ")
 }
 
 func count(n int, noun string) string {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return "1 " + noun
-	case strings.HasSuffix(noun, "s"):
-		return strconv.Itoa(n) + " " + noun + "es"
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
 }
