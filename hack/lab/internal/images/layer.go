@@ -3,7 +3,6 @@ package images
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +14,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // epoch is every file's time in an image.
@@ -47,9 +47,8 @@ func layerOf(files []File) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("writing layer: %w", err)
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
-	// Sending a layer to a node is fast, and an emulated node decompresses slowly.
-	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.NoCompression))
+	// Sending a layer to a node is fast, and an emulated node decompresses slowly, also what is only wrapped.
+	return static.NewLayer(b.Bytes(), types.DockerUncompressedLayer), nil
 }
 
 func addTree(w *tar.Writer, f File) error {
