@@ -168,7 +168,7 @@ lab-images: lab ## Build them for the lab's registry, without a container engine
 	hack/images/lab
 
 .PHONY: demo
-demo: lab ## Show the whole system at work in the lab, which is left running
+demo: lab plugin ## Show the whole system at work in the lab, which is left running
 	hack/demo/demo
 
 .PHONY: arm64

@@ -13,7 +13,7 @@ import (
 
 const class = "efs-stunnel"
 
-// examplesRun follows what make demo does, and in the long run what it proposes to do next.
+// examplesRun does what make demo begins with, and in the long run what it proposes to do next.
 func examplesRun(l *lab) {
 	ns := l.namespace("demo")
 	examples := "hack/demo/first"

@@ -46,7 +46,7 @@ func TestManifestsOfEveryPlatformAreAccepted(t *testing.T) {
 	config.WarningHandler = said
 	client, mapper := newMapper(env, config)
 	sources := map[string][]*unstructured.Unstructured{}
-	for _, folder := range append(agentKustomizations(), "../../examples", "../../hack/demo/all", "../../hack/demo/first") {
+	for _, folder := range append(agentKustomizations(), "../../examples", "../../hack/demo/all", "../../hack/demo/first", "../../hack/demo/kept") {
 		sources[folder] = render(t, folder)
 	}
 	for _, file := range examples(t) {
