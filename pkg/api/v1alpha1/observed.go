@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 )
 
@@ -174,10 +175,7 @@ func newCondition(name string, holding []status.Condition, now time.Time) metav1
 		}
 		messages = append(messages, h.Message)
 	}
-	c.Message = strings.Join(messages, "; ")
-	if len(c.Message) > maxMessageBytes {
-		c.Message = strings.ToValidUTF8(c.Message[:maxMessageBytes], "")
-	}
+	c.Message = operations.Truncate(strings.Join(messages, "; "), maxMessageBytes)
 	return c
 }
 
