@@ -258,12 +258,8 @@ func (s Spec) Metadata() ([]byte, error) {
 
 // readme returns the page that registries show, and helm show readme.
 func (s Spec) readme(v values) ([]byte, error) {
-	text, err := v.text()
+	defaults, err := v.defaults()
 	if err != nil {
-		return nil, err
-	}
-	var defaults map[string]any
-	if err := yaml.Unmarshal(text, &defaults); err != nil {
 		return nil, err
 	}
 	type row struct{ Value, Default string }
@@ -339,6 +335,16 @@ func (v values) text() ([]byte, error) {
 	var b bytes.Buffer
 	err = t.Execute(&b, v)
 	return b.Bytes(), err
+}
+
+// defaults returns the values as Helm reads them.
+func (v values) defaults() (read map[string]any, err error) {
+	text, err := v.text()
+	if err != nil {
+		return nil, err
+	}
+	err = yaml.Unmarshal(text, &read)
+	return read, err
 }
 
 func (s Spec) values(pristine map[identity]any) (values, error) {

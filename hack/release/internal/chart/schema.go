@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"sigs.k8s.io/yaml"
 )
 
 // schema is a JSON schema of draft 7, which all versions of Helm 3 and 4 can read.
@@ -24,12 +22,8 @@ type schema struct {
 // schema describes the values by their defaults. Helm refuses a value that is not in it; without a schema,
 // a misspelled one would silently change nothing.
 func (v values) schema() ([]byte, error) {
-	text, err := v.text()
+	defaults, err := v.defaults()
 	if err != nil {
-		return nil, err
-	}
-	var defaults map[string]any
-	if err := yaml.Unmarshal(text, &defaults); err != nil {
 		return nil, err
 	}
 	root, err := section("", defaults)
