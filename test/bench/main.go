@@ -97,7 +97,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey, partReadAhead) // which take long, or have nothing to do with the manager
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
+	flags.StringVar(&o.programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` with etcd, kube-apiserver and kube-controller-manager")
 	flags.StringVar(&o.manager, "manager", "", "`file` of the manager's program")
 	flags.StringVar(&o.json, "json", "", "`file` for the results as JSON")
 	flags.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of the manager in bursts; none without")

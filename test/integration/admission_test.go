@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/cluster"
 	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
@@ -31,7 +32,7 @@ const kustomizations = "../../deploy/kustomize"
 func render(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	var stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(programsEnv), "kubectl"), "kustomize", folder)
+	command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(cluster.ProgramsEnv), "kubectl"), "kustomize", folder)
 	command.Stderr = &stderr
 	text, err := command.Output()
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/integration/cluster"
 )
 
 // recipes returns the shell commands of a page in docs/tasks, without those that set its variables.
@@ -50,7 +51,7 @@ func (f *fixture) shell(folder, commands string) string {
 	f.Helper()
 	shell := exec.CommandContext(f.Context(), "bash", "-euo", "pipefail", "-c", commands)
 	shell.Dir = folder
-	shell.Env = append(os.Environ(), "NS="+f.Team, "KUBECONFIG="+f.kubeconfig(folder), "PATH="+os.Getenv(programsEnv)+":"+os.Getenv("PATH"))
+	shell.Env = append(os.Environ(), "NS="+f.Team, "KUBECONFIG="+f.kubeconfig(folder), "PATH="+os.Getenv(cluster.ProgramsEnv)+":"+os.Getenv("PATH"))
 	out, err := shell.CombinedOutput()
 	if err != nil {
 		f.Fatalf("%s\n%v\n%s", commands, err, out)

@@ -15,9 +15,6 @@ import (
 	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
-// programsEnv names the folder with etcd, kube-apiserver and kube-controller-manager.
-const programsEnv = "KUBE_PROGRAMS"
-
 // shared is the cluster of all tests; it is set by TestMain.
 var shared *cluster.Cluster
 
@@ -29,11 +26,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (err error) {
-	programs := os.Getenv(programsEnv)
-	switch {
-	case programs == "":
-		return fmt.Errorf("%s is not set: want the folder that `bin/lab components` prints, as make integration does", programsEnv)
-	case os.Getuid() != 0:
+	programs, err := cluster.Programs()
+	if err != nil {
+		return err
+	}
+	if os.Getuid() != 0 {
 		return errors.New("mountjob changes the owners of directories: run these tests as root")
 	}
 	if shared, err = cluster.Start(context.Background(), programs, cluster.Fast); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -34,9 +33,7 @@ import (
 func TestRestoredEtcdIsNoticed(t *testing.T) {
 	t.Parallel()
 	const count = 40
-	own, err := cluster.Start(t.Context(), os.Getenv(programsEnv), cluster.Fast)
-	check(t, err)
-	t.Cleanup(func() { check(t, own.Stop()) })
+	own := cluster.ForTest(t)
 	client, err := kubernetes.NewForConfig(own.Config())
 	check(t, err)
 	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
@@ -73,9 +70,7 @@ func TestRestoredEtcdIsNoticed(t *testing.T) {
 // before, which still has to clean up after them, or by the next one.
 func TestEtcdRestoredInTheMiddleOfAMassDeletion(t *testing.T) {
 	t.Parallel()
-	own, err := cluster.Start(t.Context(), os.Getenv(programsEnv), cluster.Fast)
-	check(t, err)
-	t.Cleanup(func() { check(t, own.Stop()) })
+	own := cluster.ForTest(t)
 	f := fixtureIn(testenv.New(t, own))
 	led := f.lead()
 	claims := f.createClaims(60)

@@ -152,24 +152,6 @@ func (h helm) versions(release *helmrelease.Release) map[string]string {
 	return all
 }
 
-func startCluster(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	programs := os.Getenv("KUBE_PROGRAMS")
-	if programs == "" {
-		t.Fatal("KUBE_PROGRAMS is not set: want the folder that `bin/lab components` prints, as make integration does")
-	}
-	c, err := cluster.Start(t.Context(), programs, cluster.Fast)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 // TestHelmLintsTheChart as AWS does with those of add-ons.
 func TestHelmLintsTheChart(t *testing.T) {
 	var b bytes.Buffer
@@ -209,7 +191,7 @@ func TestHelmPullsThePushedChart(t *testing.T) {
 
 // TestHelmInstallsTheChart by its own natural commands, one after the other.
 func TestHelmInstallsTheChart(t *testing.T) {
-	c, chart := startCluster(t), load(t, spec(t))
+	c, chart := cluster.ForTest(t), load(t, spec(t))
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)

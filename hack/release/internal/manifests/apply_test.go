@@ -4,7 +4,6 @@ package manifests
 
 import (
 	"maps"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,15 +20,7 @@ import (
 // TestApplyingTwiceChangesNothing on the apiserver, and no list of a policy is longer there than in the manifest: tools
 // that compare without the apiserver would see a change for ever.
 func TestApplyingTwiceChangesNothing(t *testing.T) {
-	programs := os.Getenv("KUBE_PROGRAMS")
-	if programs == "" {
-		t.Fatal("KUBE_PROGRAMS is not set: want the folder that `bin/lab components` prints, as make integration does")
-	}
-	c, err := cluster.Start(t.Context(), programs, cluster.Fast)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop() //nolint:errcheck // the kernel kills what is left
+	c := cluster.ForTest(t)
 	client, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)
