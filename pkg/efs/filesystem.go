@@ -60,6 +60,22 @@ type AccessPoint struct {
 	ID           string
 	FileSystemID string
 	State        LifeCycleState
+	Token        string     // by which its creation can be repeated
+	Path         string     // of its root directory
+	User         *PosixUser // nil for the client's own
+	Tags         map[string]string
+}
+
+// PosixUser is who all clients of an access point are for the server, whatever they say.
+type PosixUser struct{ UID, GID uint32 }
+
+// AccessPointRequest asks for an access point on a directory that exists.
+type AccessPointRequest struct {
+	Token        string // requests with one token make one access point; 1 to 64 characters
+	FileSystemID string
+	Path         string
+	User         PosixUser
+	Tags         map[string]string
 }
 
 // Clone returns a copy that shares nothing with the original.

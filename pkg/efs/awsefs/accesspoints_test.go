@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -51,8 +53,8 @@ func TestAccessPointsOfAFileSystem(t *testing.T) {
 	}})
 	got, err := client.ListAccessPoints(t.Context(), "fs-1")
 	want := []efs.AccessPoint{
-		{ID: "fsap-1", FileSystemID: "fs-1", State: efs.Available},
-		{ID: "fsap-2", FileSystemID: "fs-1", State: efs.Creating},
+		{ID: "fsap-1", FileSystemID: "fs-1", State: efs.Available, Path: "/one", Tags: map[string]string{}},
+		{ID: "fsap-2", FileSystemID: "fs-1", State: efs.Creating, Path: "/", Tags: map[string]string{}},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v; access points mismatch (-want +got):\n%s", err, diff)
@@ -88,5 +90,78 @@ func TestAccessPointsThatCannotBeRead(t *testing.T) {
 	}
 	if _, found, err := client.FindAccessPoint(t.Context(), "fsap-1"); found || err == nil {
 		t.Errorf("got %v, %v", found, err)
+	}
+}
+
+// change makes, tags and deletes access points. Of two requests with one token it refuses the second, as the API does.
+func (s *server) change(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	at := slices.IndexFunc(s.points, func(p map[string]any) bool { return p["AccessPointId"] == id })
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	switch {
+	case r.Method == http.MethodDelete && at < 0:
+		refuse(w, http.StatusNotFound, "AccessPointNotFound", "")
+	case r.Method == http.MethodDelete:
+		s.points = slices.Delete(s.points, at, at+1)
+		w.WriteHeader(http.StatusNoContent)
+	case strings.Contains(r.URL.Path, "/resource-tags/"):
+		s.points[at]["Tags"] = body["Tags"]
+	default:
+		for _, point := range s.points {
+			if point["ClientToken"] == body["ClientToken"] {
+				refuse(w, http.StatusConflict, "AccessPointAlreadyExists", point["AccessPointId"].(string))
+				return
+			}
+		}
+		body["AccessPointId"], body["LifeCycleState"] = fmt.Sprintf("fsap-%d", len(s.points)+1), "creating"
+		s.points = append(s.points, body)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, code, accessPoint string) {
+	w.Header().Set("x-amzn-ErrorType", code)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"ErrorCode": code, "Message": "no", "AccessPointId": accessPoint})
+}
+
+func TestAccessPointIsMadeOnce(t *testing.T) {
+	client, seen := newClient(t, &server{})
+	request := efs.AccessPointRequest{
+		Token: "pvc-1", FileSystemID: "fs-1", Path: "/a/b", User: efs.PosixUser{UID: 1000, GID: 50000},
+		Tags: map[string]string{"b": "2", "a": "1"},
+	}
+	want := efs.AccessPoint{
+		ID: "fsap-1", FileSystemID: "fs-1", State: efs.Creating, Token: "pvc-1", Path: "/a/b",
+		User: &efs.PosixUser{UID: 1000, GID: 50000}, Tags: request.Tags,
+	}
+	for range 2 {
+		got, err := client.CreateAccessPoint(t.Context(), request)
+		if diff := gocmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v; access point mismatch (-want +got):\n%s", err, diff)
+		}
+	}
+	if seen.counts["CreateAccessPoint success"] != 1 || seen.counts["CreateAccessPoint AccessPointAlreadyExists"] != 1 {
+		t.Errorf("calls %v", seen.counts)
+	}
+	request.User.UID = 0
+	if _, err := client.CreateAccessPoint(t.Context(), request); err == nil || !strings.Contains(err.Error(), "fsap-1 has the token pvc-1 already") {
+		t.Errorf("for another user: %v", err)
+	}
+}
+
+func TestAccessPointIsTaggedAndDeleted(t *testing.T) {
+	client, _ := newClient(t, &server{points: []map[string]any{describedPoint("fsap-1", "fs-1", "/one")}})
+	if err := client.TagAccessPoint(t.Context(), "fsap-1", map[string]string{"kept": "yes"}); err != nil {
+		t.Error(err)
+	}
+	if point, _, err := client.FindAccessPoint(t.Context(), "fsap-1"); err != nil || point.Tags["kept"] != "yes" {
+		t.Errorf("got %+v, %v", point, err)
+	}
+	for range 2 { // the second finds none
+		if err := client.DeleteAccessPoint(t.Context(), "fsap-1"); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package awsefs reads file systems, mount targets and access points from the Amazon EFS API.
+// Package awsefs reads file systems, mount targets and access points from the Amazon EFS API, and makes and deletes
+// access points.
 // It is the only user of the AWS SDK's EFS client.
 package awsefs
 
@@ -117,46 +118,6 @@ func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) 
 	return true, nil
 }
 
-// ListAccessPoints lists all access points of a file system, in any state.
-func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
-	points := []efs.AccessPoint{}
-	most := int32(pointsPerPage)
-	pages := awsapi.NewDescribeAccessPointsPaginator(c.api, &awsapi.DescribeAccessPointsInput{FileSystemId: &fileSystemID, MaxResults: &most})
-	for pages.HasMorePages() {
-		page, err := observed(ctx, c, "DescribeAccessPoints", pages.NextPage)
-		if err != nil {
-			return nil, fmt.Errorf("listing access points of %s: %w", fileSystemID, err)
-		}
-		for _, description := range page.AccessPoints {
-			points = append(points, accessPoint(description))
-		}
-	}
-	return points, nil
-}
-
-// pointsPerPage is the API's maximum.
-const pointsPerPage = 1000
-
-// FindAccessPoint describes one access point. It is not found only when the API answers
-// AccessPointNotFound.
-func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
-	answer, err := observed(ctx, c, "DescribeAccessPoints", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeAccessPointsOutput, error) {
-		return c.api.DescribeAccessPoints(ctx, &awsapi.DescribeAccessPointsInput{AccessPointId: &id}, options...)
-	})
-	if notFound := (*types.AccessPointNotFound)(nil); errors.As(err, &notFound) {
-		return efs.AccessPoint{}, false, nil
-	}
-	if err != nil {
-		return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: %w", id, err)
-	}
-	for _, description := range answer.AccessPoints {
-		if point = accessPoint(description); point.ID == id {
-			return point, true, nil
-		}
-	}
-	return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: the answer is about none, or another one", id)
-}
-
 // observed makes one call with a timeout, and reports it to Options.Observe.
 func observed[T any](ctx context.Context, c *Client, operation string, call func(context.Context, ...func(*awsapi.Options)) (T, error)) (T, error) {
 	begin := c.options.Now()
@@ -188,10 +149,7 @@ func fileSystem(d types.FileSystemDescription) efs.FileSystem {
 		ID:               aws.ToString(d.FileSystemId),
 		State:            efs.LifeCycleState(d.LifeCycleState),
 		AvailabilityZone: aws.ToString(d.AvailabilityZoneName),
-		Tags:             make(map[string]string, len(d.Tags)),
-	}
-	for _, tag := range d.Tags {
-		fs.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+		Tags:             tagsOf(d.Tags),
 	}
 	fs.Name = fs.Tags["Name"]
 	if d.SizeInBytes != nil {
@@ -230,10 +188,10 @@ func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 	return t
 }
 
-func accessPoint(d types.AccessPointDescription) efs.AccessPoint {
-	return efs.AccessPoint{
-		ID:           aws.ToString(d.AccessPointId),
-		FileSystemID: aws.ToString(d.FileSystemId),
-		State:        efs.LifeCycleState(d.LifeCycleState),
+func tagsOf(list []types.Tag) map[string]string {
+	tags := make(map[string]string, len(list))
+	for _, tag := range list {
+		tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 	}
+	return tags
 }

@@ -50,6 +50,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case r.Method != http.MethodGet:
+		s.change(w, r)
 	case strings.HasSuffix(r.URL.Path, "/access-points"):
 		s.servePoints(w, r)
 	case strings.HasSuffix(r.URL.Path, "/mount-targets"):
