@@ -1,5 +1,5 @@
 // Package efsapi answers the calls of the EFS REST API that describe file systems, mount targets and
-// access points, and fails on demand.
+// access points, and those that change access points, and fails on demand.
 package efsapi
 
 import (
@@ -15,11 +15,14 @@ const (
 	DescribeFileSystems  = "DescribeFileSystems"
 	DescribeMountTargets = "DescribeMountTargets"
 	DescribeAccessPoints = "DescribeAccessPoints"
+	CreateAccessPoint    = "CreateAccessPoint"
+	DeleteAccessPoint    = "DeleteAccessPoint"
+	TagResource          = "TagResource"
 )
 
 // Operations lists the operations that the stand-in implements.
 func Operations() []string {
-	return []string{DescribeFileSystems, DescribeMountTargets, DescribeAccessPoints}
+	return []string{DescribeFileSystems, DescribeMountTargets, DescribeAccessPoints, CreateAccessPoint, DeleteAccessPoint, TagResource}
 }
 
 // Options are the settings of a server.
@@ -46,9 +49,12 @@ func New(o Options) *Server {
 	s.handle("GET /2015-02-01/file-systems", DescribeFileSystems, s.describeFileSystems)
 	s.handle("GET /2015-02-01/mount-targets", DescribeMountTargets, s.describeMountTargets)
 	s.handle("GET /2015-02-01/access-points", DescribeAccessPoints, s.describeAccessPoints)
+	s.handle("POST /2015-02-01/access-points", CreateAccessPoint, s.createAccessPoint)
+	s.handle("DELETE /2015-02-01/access-points/{id}", DeleteAccessPoint, s.deleteAccessPoint)
+	s.handle("POST /2015-02-01/resource-tags/{id}", TagResource, s.tagResource)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.Counters.add("unknown", "UnknownOperationException")
-		s.fail(w, r, &apiError{http.StatusNotFound, "UnknownOperationException", "the stand-in does not implement " + r.Method + " " + r.URL.Path})
+		s.fail(w, r, newError(http.StatusNotFound, "UnknownOperationException", "the stand-in does not implement "+r.Method+" "+r.URL.Path))
 	})
 	return s
 }
@@ -95,13 +101,13 @@ func (s *Server) run(name string, r *http.Request, op operation) (any, *apiError
 		<-r.Context().Done()
 		return nil, nil
 	case Throttle:
-		return nil, &apiError{http.StatusBadRequest, "ThrottlingException", "Rate exceeded"}
+		return nil, newError(http.StatusBadRequest, "ThrottlingException", "Rate exceeded")
 	case ServerError:
-		return nil, &apiError{http.StatusInternalServerError, "InternalServerError", "An internal error occurred."}
+		return nil, newError(http.StatusInternalServerError, "InternalServerError", "An internal error occurred.")
 	case AccessDenied:
-		return nil, &apiError{http.StatusForbidden, "AccessDeniedException",
-			"User: arn:aws:sts::" + s.AccountID + ":assumed-role/lab-node/lab is not authorized to perform: elasticfilesystem:" +
-				name + " on the specified resource"}
+		return nil, newError(http.StatusForbidden, "AccessDeniedException",
+			"User: arn:aws:sts::"+s.AccountID+":assumed-role/lab-node/lab is not authorized to perform: elasticfilesystem:"+
+				name+" on the specified resource")
 	}
 	return op(call{Request: r, inventory: s.Inventory.Snapshot(), maxPageSize: effect.pageSize, empty: effect.kind == Empty})
 }
@@ -109,7 +115,11 @@ func (s *Server) run(name string, r *http.Request, op operation) (any, *apiError
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err *apiError) {
 	s.Log.Debug("api call failed", "operation", r.URL.String(), "reason", err.code)
 	w.Header().Set("x-amzn-ErrorType", err.code)
-	s.reply(w, err.status, map[string]string{"ErrorCode": err.code, "Message": err.message})
+	body := map[string]string{"ErrorCode": err.code, "Message": err.message}
+	if err.about != "" {
+		body["AccessPointId"] = err.about
+	}
+	s.reply(w, err.status, body)
 }
 
 func (s *Server) reply(w http.ResponseWriter, status int, body any) {
@@ -126,10 +136,15 @@ type apiError struct {
 	status  int
 	code    string
 	message string
+	about   string // id of the access point that the error is about, if its code has one
+}
+
+func newError(status int, code, message string) *apiError {
+	return &apiError{status: status, code: code, message: message}
 }
 
 func badRequest(message string) *apiError {
-	return &apiError{http.StatusBadRequest, "BadRequest", message}
+	return newError(http.StatusBadRequest, "BadRequest", message)
 }
 
 func fileSystemNotFound(id string) *apiError  { return notFound("FileSystem", id) }
@@ -137,5 +152,5 @@ func mountTargetNotFound(id string) *apiError { return notFound("MountTarget", i
 func accessPointNotFound(id string) *apiError { return notFound("AccessPoint", id) }
 
 func notFound(kind, id string) *apiError {
-	return &apiError{http.StatusNotFound, kind + "NotFound", kind + " '" + id + "' does not exist."}
+	return newError(http.StatusNotFound, kind+"NotFound", kind+" '"+id+"' does not exist.")
 }

@@ -130,11 +130,8 @@ func (s *Server) mountTarget(t inventory.MountTarget) mountTarget {
 func (s *Server) accessPoint(p inventory.AccessPoint) accessPoint {
 	answer := accessPoint{
 		AccessPointArn: s.arn("access-point/" + p.ID), AccessPointID: p.ID, ClientToken: p.ClientToken,
-		FileSystemID: p.FileSystemID, LifeCycleState: p.State, Name: p.Name, OwnerID: s.AccountID,
-		RootDirectory: rootDirectory{Path: p.Path}, Tags: []tag{},
-	}
-	if p.Name != "" {
-		answer.Tags = append(answer.Tags, tag{"Name", p.Name})
+		FileSystemID: p.FileSystemID, LifeCycleState: p.State, Name: p.Tags["Name"], OwnerID: s.AccountID,
+		RootDirectory: rootDirectory{Path: p.Path}, Tags: tags(p.Tags),
 	}
 	if p.PosixUser != nil {
 		answer.PosixUser = &posixUser{p.PosixUser.UID, p.PosixUser.GID}

@@ -42,7 +42,7 @@ func parseAuthorization(header string) (authorization, bool) {
 	return authorization{m[1], m[2], m[3], m[4], strings.Split(m[5], ";"), m[6]}, true
 }
 
-func forbidden(code, message string) *apiError { return &apiError{http.StatusForbidden, code, message} }
+func forbidden(code, message string) *apiError { return newError(http.StatusForbidden, code, message) }
 
 // authenticate checks the request's signature as AWS does.
 func (s *Server) authenticate(r *http.Request) *apiError {
@@ -53,7 +53,7 @@ func (s *Server) authenticate(r *http.Request) *apiError {
 	auth, ok := parseAuthorization(header)
 	signedAt, err := time.Parse(dateFormat, r.Header.Get("X-Amz-Date"))
 	if !ok || err != nil || !strings.HasPrefix(r.Header.Get("X-Amz-Date"), auth.date) {
-		return &apiError{http.StatusBadRequest, "IncompleteSignatureException", "Authorization header is not a complete AWS4-HMAC-SHA256 signature with X-Amz-Date"}
+		return newError(http.StatusBadRequest, "IncompleteSignatureException", "Authorization header is not a complete AWS4-HMAC-SHA256 signature with X-Amz-Date")
 	}
 	switch {
 	case auth.accessKeyID != s.Key.AccessKeyID:

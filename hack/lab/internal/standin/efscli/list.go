@@ -61,7 +61,7 @@ func inventoryRows(s inventory.Snapshot, row output.Row) {
 			if p.PosixUser != nil {
 				user = fmt.Sprintf("%d:%d", p.PosixUser.UID, p.PosixUser.GID)
 			}
-			row(p.ID, p.FileSystemID, p.State, p.Name, p.Path, user)
+			row(p.ID, p.FileSystemID, p.State, p.Tags["Name"], p.Path, user)
 		}
 	}
 	row()

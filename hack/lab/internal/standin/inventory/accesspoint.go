@@ -2,7 +2,9 @@ package inventory
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strconv"
 	"strings"
@@ -10,38 +12,64 @@ import (
 
 // NewAccessPoint asks for an access point.
 type NewAccessPoint struct {
-	FileSystemID string        `json:"fileSystemID"`
-	Name         string        `json:"name,omitempty"`
-	Path         string        `json:"path,omitempty"` // "" = "/"
-	PosixUser    *PosixUser    `json:"posixUser,omitempty"`
-	CreationInfo *CreationInfo `json:"creationInfo,omitempty"`
-	State        State         `json:"state,omitempty"` // "" = available
+	FileSystemID string            `json:"fileSystemID"`
+	ClientToken  string            `json:"clientToken,omitempty"` // "" = the id
+	Name         string            `json:"name,omitempty"`        // shorthand for the tag Name
+	Tags         map[string]string `json:"tags,omitempty"`
+	Path         string            `json:"path,omitempty"` // "" = "/"
+	PosixUser    *PosixUser        `json:"posixUser,omitempty"`
+	CreationInfo *CreationInfo     `json:"creationInfo,omitempty"`
+	State        State             `json:"state,omitempty"` // "" = available
 }
 
-// CreateAccessPoint adds an access point to a file system.
+// The limits of access points, as EFS documents them.
+const (
+	MaxAccessPoints = 10_000 // of a file system
+	MaxTags         = 50     // of a resource
+	maxPathLength   = 100
+	maxPathDepth    = 4
+)
+
+// Errors of CreateAccessPoint that the API has codes for.
+var (
+	ErrTokenUsed           = errors.New("another access point has the client token")
+	ErrTooManyAccessPoints = fmt.Errorf("the file system has %d access points", MaxAccessPoints)
+)
+
+// CreateAccessPoint adds an access point to a file system. With ErrTokenUsed it returns the one that is there.
 func (s *Store) CreateAccessPoint(r NewAccessPoint) (AccessPoint, error) {
 	p := AccessPoint{
-		ID: s.options.NewID("fsap"), FileSystemID: r.FileSystemID, Name: r.Name, Path: cmp.Or(r.Path, "/"),
+		ID: s.options.NewID("fsap"), FileSystemID: r.FileSystemID, Path: cmp.Or(r.Path, "/"), Tags: cloned(r.Tags),
 		PosixUser: r.PosixUser, CreationInfo: r.CreationInfo, State: cmp.Or(r.State, Available),
 	}
-	p.ClientToken = p.ID
+	p.ClientToken = cmp.Or(r.ClientToken, p.ID)
+	if r.Name != "" {
+		p.Tags["Name"] = r.Name
+	}
 	if err := p.check(); err != nil {
 		return AccessPoint{}, fmt.Errorf("creating access point: %w", err)
 	}
-	return p, s.change(func(next Snapshot) error {
+	err := s.change(func(next Snapshot) error {
 		if _, err := fileSystems().get(next, p.FileSystemID); err != nil {
-			return fmt.Errorf("creating access point: %w", err)
+			return err
+		}
+		for _, other := range next.AccessPoints {
+			if other.ClientToken == p.ClientToken {
+				p = other
+				return ErrTokenUsed
+			}
+		}
+		if len(next.AccessPointsOf(p.FileSystemID)) >= MaxAccessPoints {
+			return ErrTooManyAccessPoints
 		}
 		next.AccessPoints[p.ID] = p
 		return nil
 	})
+	if err != nil {
+		return p, fmt.Errorf("creating access point: %w", err)
+	}
+	return p, nil
 }
-
-// The limits of an access point's path, as EFS documents them.
-const (
-	maxPathLength = 100
-	maxPathDepth  = 4
-)
 
 func (p AccessPoint) check() error {
 	if err := p.State.check(); err != nil {
@@ -52,6 +80,9 @@ func (p AccessPoint) check() error {
 	}
 	if depth := strings.Count(p.Path, "/"); len(p.Path) > maxPathLength || depth > maxPathDepth {
 		return fmt.Errorf("path %q: want at most %d characters and %d directories", p.Path, maxPathLength, maxPathDepth)
+	}
+	if len(p.Tags) > MaxTags {
+		return fmt.Errorf("%d tags: want at most %d", len(p.Tags), MaxTags)
 	}
 	if p.CreationInfo == nil {
 		return nil
@@ -68,6 +99,15 @@ func (s *Store) SetAccessPointState(id string, state State) error {
 	return accessPoints().update(s, id, func(p *AccessPoint) error {
 		p.State = state
 		return state.check()
+	})
+}
+
+// TagAccessPoint adds tags to an access point, or changes their values.
+func (s *Store) TagAccessPoint(id string, tags map[string]string) error {
+	return accessPoints().update(s, id, func(p *AccessPoint) error {
+		p.Tags = cloned(p.Tags)
+		maps.Copy(p.Tags, tags)
+		return p.check()
 	})
 }
 

@@ -62,7 +62,7 @@ type FileSystem struct {
 	Zone          string            `json:"zone,omitempty"` // zone name of a One Zone file system, else ""
 	Replicating   bool              `json:"replicating"`    // destination of a replication: read-only in AWS
 	RequireIAM    bool              `json:"requireIAM"`     // accepts only clients that sign: what a file system policy does in AWS
-	Tags          map[string]string `json:"tags,omitempty"` // never changed in place
+	Tags          map[string]string `json:"tags"`           // never changed in place
 }
 
 // Name returns the Name tag, "" when there is none.
@@ -113,14 +113,14 @@ type CreationInfo struct {
 
 // AccessPoint is an entry into a file system with a root directory and a user of its own.
 type AccessPoint struct {
-	ID           string        `json:"id"`
-	FileSystemID string        `json:"fileSystemID"`
-	ClientToken  string        `json:"clientToken"`
-	Name         string        `json:"name,omitempty"`
-	Path         string        `json:"path"`                   // root directory, absolute inside the file system
-	PosixUser    *PosixUser    `json:"posixUser,omitempty"`    // nil: users stay who they are
-	CreationInfo *CreationInfo `json:"creationInfo,omitempty"` // nil: the root directory must exist
-	State        State         `json:"state"`
+	ID           string            `json:"id"`
+	FileSystemID string            `json:"fileSystemID"`
+	ClientToken  string            `json:"clientToken"`
+	Tags         map[string]string `json:"tags"`
+	Path         string            `json:"path"`                   // root directory, absolute inside the file system
+	PosixUser    *PosixUser        `json:"posixUser,omitempty"`    // nil: users stay who they are
+	CreationInfo *CreationInfo     `json:"creationInfo,omitempty"` // nil: the root directory must exist
+	State        State             `json:"state"`
 }
 
 // Node is a machine of the cluster, recognized by the source address of its requests.

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
 func open(t *testing.T, file string) *Store {
@@ -187,5 +190,21 @@ func TestNodeIsFoundByItsAddressAndThoseOfItsPods(t *testing.T) {
 func TestRandomIDsHaveTheFormOfEFS(t *testing.T) {
 	if id := RandomID("fs"); checkID("fs", id) != nil || len(id) != len("fs-0123456789abcdef0") {
 		t.Errorf("got %s", id)
+	}
+}
+
+func TestFileSystemHasLimitedAccessPoints(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "inventory.json")
+	full := open(t, file).Snapshot().clone()
+	const fileSystem = "fs-0123456789abcdef0"
+	for i := range MaxAccessPoints {
+		id := fmt.Sprintf("fsap-%017x", i)
+		full.AccessPoints[id] = AccessPoint{ID: id, FileSystemID: fileSystem, ClientToken: id, Path: "/", State: Available}
+	}
+	if err := jsonfile.Write(file, full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, file).CreateAccessPoint(NewAccessPoint{FileSystemID: fileSystem, ClientToken: "pvc-1"}); !errors.Is(err, ErrTooManyAccessPoints) {
+		t.Errorf("got %v", err)
 	}
 }
