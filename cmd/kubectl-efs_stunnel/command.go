@@ -19,6 +19,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
@@ -82,7 +83,7 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 	case errors.Is(err, errUnknown):
 		return exitUnknown
 	default:
-		fmt.Fprintln(streams.ErrOut, "error:", inspect.Line(err.Error()))
+		fmt.Fprintln(streams.ErrOut, "error:", printing.Line(err.Error()))
 		return exitUnknown
 	}
 }
@@ -110,8 +111,8 @@ func (p *plugin) root() *cobra.Command {
 	p.flags.AddFlags(flags)
 	flags.StringVar(&p.system, "system-namespace", "", "namespace of the installation (default: "+strings.Join(inspect.Namespaces(), " or ")+")")
 	flags.StringVar(&p.provisioner, "provisioner", "", "provisioner of the storage classes (default: the manager's)")
-	flags.StringVarP(&p.output, "output", "o", "", "output format: "+strings.Join(inspect.Formats(), ", ")+" (default: text)")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(inspect.Formats(), cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVarP(&p.output, "output", "o", "", "output format: "+strings.Join(printing.Formats(), ", ")+" (default: text)")
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(printing.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	_ = command.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
 	_ = command.RegisterFlagCompletionFunc("system-namespace", p.completeNamespaces)
 	command.AddCommand(p.status(), p.doctor(), p.usage(), p.collect(), p.preflight(), p.dashboard(), p.trash(), p.owners(), p.rebuild(), p.importDirectories())
@@ -210,8 +211,8 @@ var kindsOf = map[string]string{
 }
 
 // show prints a report, and returns the exit code of its level.
-func show[T inspect.Report](p *plugin, value T, level inspect.Level, now time.Time) error {
-	if err := inspect.Write(colorsOf(p.streams.Out), p.output, value, now); err != nil {
+func show[T printing.Report](p *plugin, value T, level inspect.Level, now time.Time) error {
+	if err := printing.Write(colorsOf(p.streams.Out), p.output, value, now); err != nil {
 		return err
 	}
 	switch level {
@@ -235,7 +236,7 @@ func (p *plugin) gather(ctx context.Context, withUsers bool) (*inspect.Snapshot,
 
 // begin connects to the cluster for a command that reads its objects first.
 func (p *plugin) begin() (connection, *progress, error) {
-	if err := inspect.CheckFormat(p.output); err != nil {
+	if err := printing.CheckFormat(p.output); err != nil {
 		return connection{}, nil, err
 	}
 	c, err := p.connect(p.flags)

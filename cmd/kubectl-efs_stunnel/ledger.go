@@ -15,6 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 )
 
 // jobsNote ends the help of the groups of commands that ask file systems.
@@ -49,7 +50,7 @@ func (p *plugin) onFileSystems(command *cobra.Command, do func(context.Context, 
 }
 
 func (p *plugin) locate(ctx context.Context, image string, ids []string) (installation, error) {
-	if err := inspect.CheckFormat(p.output); err != nil {
+	if err := printing.CheckFormat(p.output); err != nil {
 		return installation{}, err
 	}
 	c, err := p.connect(p.flags)
@@ -93,7 +94,7 @@ func (i installation) chosen(ids []string) ([]string, error) {
 
 // say prints a note to the user about a file system or a claim while a command runs.
 func (p *plugin) say(about, message string) {
-	fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", inspect.Line(about), inspect.Line(message))
+	fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", printing.Line(about), printing.Line(message))
 }
 
 var errNotConfirmed = errors.New("not confirmed: nothing was changed; --yes confirms")
@@ -103,7 +104,7 @@ func (p *plugin) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	fmt.Fprintf(p.streams.ErrOut, "%s [y/N] ", inspect.Line(question))
+	fmt.Fprintf(p.streams.ErrOut, "%s [y/N] ", printing.Line(question))
 	answer, err := bufio.NewReader(p.streams.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -119,7 +120,7 @@ func printRows[T any](p *plugin, items []T, none string, rows func([]T) [][]stri
 	if len(items) == 0 && p.output == "" {
 		fmt.Fprintln(p.streams.ErrOut, none)
 	}
-	return inspect.WriteRows(p.streams.Out, p.output, append([]T{}, items...), rows)
+	return printing.WriteRows(p.streams.Out, p.output, append([]T{}, items...), rows)
 }
 
 func (p *plugin) owners() *cobra.Command {

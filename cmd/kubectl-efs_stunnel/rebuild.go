@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 )
 
@@ -153,7 +153,7 @@ func (p *plugin) printItems(out io.Writer, format string, items []rebuild.Item) 
 	for i := range shown {
 		shown[i].Adoption, shown[i].NewVolume, shown[i].NewClaim = nil, nil, nil
 	}
-	return inspect.WriteRows(out, format, shown, rebuild.Rows)
+	return printing.WriteRows(out, format, shown, rebuild.Rows)
 }
 
 // incomplete returns an error unless everything that was asked for is there, or is planned.

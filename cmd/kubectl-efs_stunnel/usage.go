@@ -14,6 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -82,7 +83,7 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 			done = done && survey.Finished
 			if !survey.Finished && after.Now.Sub(before.Now) >= quiet && said[id] != survey.State {
 				said[id] = survey.State
-				fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", id, inspect.Line(survey.State))
+				fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", id, printing.Line(survey.State))
 			}
 		}
 		return done, nil

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
@@ -76,7 +77,7 @@ func (c *collector) add(name, purpose, text string) {
 }
 
 func (c *collector) leave(format string, args ...any) {
-	c.archive.left = append(c.archive.left, inspect.Line(c.redactor.text(fmt.Sprintf(format, args...))))
+	c.archive.left = append(c.archive.left, printing.Line(c.redactor.text(fmt.Sprintf(format, args...))))
 }
 
 // version adds the versions of the plugin and of Kubernetes. The installation's are in the status.
@@ -94,10 +95,10 @@ func (c *collector) version(client kubernetes.Interface) {
 // conclusions adds the outputs of the plugin's status and doctor.
 func (c *collector) conclusions() error {
 	var status, doctor strings.Builder
-	if err := inspect.Write(&status, "", inspect.NewStatus(c.Snapshot), c.Snapshot.Now); err != nil {
+	if err := printing.Write(&status, "", inspect.NewStatus(c.Snapshot), c.Snapshot.Now); err != nil {
 		return err
 	}
-	if err := inspect.Write(&doctor, "", inspect.Examine(c.Snapshot, inspect.Subject{}), c.Snapshot.Now); err != nil {
+	if err := printing.Write(&doctor, "", inspect.Examine(c.Snapshot, inspect.Subject{}), c.Snapshot.Now); err != nil {
 		return err
 	}
 	c.add("status.txt", "output of kubectl efs-stunnel status", c.redactor.text(status.String()))

@@ -22,6 +22,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 )
 
 // Gather reads the cluster.
@@ -96,7 +97,7 @@ func (h *Handler) page(ctx context.Context) page {
 	}
 	snapshot, err := h.gather(ctx)
 	if err != nil {
-		return page{Error: inspect.Line(err.Error())}
+		return page{Error: printing.Line(err.Error())}
 	}
 	h.last, h.read = newPage(snapshot), time.Now()
 	return h.last
@@ -143,7 +144,7 @@ type event struct {
 // newPage draws nothing but what the snapshot says.
 func newPage(s *inspect.Snapshot) page {
 	status := inspect.NewStatus(s)
-	inspect.Clean(&status)
+	printing.Clean(&status)
 	p := page{
 		Status: status, Time: s.Now.UTC().Format(time.TimeOnly + " MST"), now: s.Now,
 		Problems: first(status.Problems), Claims: first(status.Claims), Shared: first(status.SharedVolumes), Jobs: first(status.Jobs),
@@ -166,7 +167,7 @@ func newPage(s *inspect.Snapshot) page {
 // usageOf returns what the largest claims hold, and how many claims that were counted are left out.
 func usageOf(s *inspect.Snapshot) (largest []inspect.ClaimUsage, hidden int) {
 	usage := inspect.NewUsage(s, "")
-	inspect.Clean(&usage)
+	printing.Clean(&usage)
 	counted := slices.DeleteFunc(usage.Claims, func(c inspect.ClaimUsage) bool { return c.UsedBytes == nil || c.Files == nil || c.CountedAt == nil })
 	largest = counted[:min(len(counted), mostUsage)]
 	return largest, len(counted) - len(largest)
@@ -192,7 +193,7 @@ func newEvent(e *corev1.Event, now time.Time) event {
 		object = about.Kind + " " + about.Namespace + "/" + about.Name
 	}
 	shown := event{age(now, mountjobs.LastSeen(*e)), object, e.Reason, e.Message, e.Type == corev1.EventTypeWarning}
-	inspect.Clean(&shown)
+	printing.Clean(&shown)
 	return shown
 }
 
@@ -202,7 +203,7 @@ func age(now, then time.Time) string { return duration.HumanDuration(max(now.Sub
 func (p page) Age(then time.Time) string { return age(p.now, then) }
 
 // Size returns a number of bytes for people.
-func (page) Size(bytes int64) string { return inspect.Size(bytes) }
+func (page) Size(bytes int64) string { return printing.Size(bytes) }
 
 // Near returns as much of a request as has its bar change its color.
 func (page) Near(requested int64) int64 { return requested / 10 * 9 }

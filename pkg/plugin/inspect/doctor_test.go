@@ -13,6 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -329,12 +330,12 @@ func TestDiagnosisSaysWhatWasChecked(t *testing.T) {
 	}
 	s = healthy(t)
 	pending(s).Annotations = nil
-	s.Classes, s.Unread = nil, []Unread{{"list", "storageclasses.storage.k8s.io", "", ""}}
+	s.Classes, s.Unread = nil, []Unread{{Verb: "list", Resource: "storageclasses.storage.k8s.io"}}
 	if d := Examine(s, newClaimSubject); d.Level != Unknown {
 		t.Errorf("a claim of an unreadable class: %+v", d)
 	}
 	s = healthy(t)
-	s.Nodes, s.Unread = nil, []Unread{{"list", "nodes", "", ""}}
+	s.Nodes, s.Unread = nil, []Unread{{Verb: "list", Resource: "nodes"}}
 	d := Examine(s, dataSubject)
 	if text := printed(t, "", d); d.Level != Unknown || !strings.Contains(text, "you may not read everything") {
 		t.Errorf("%s: %s", d.Level, text)
@@ -342,7 +343,7 @@ func TestDiagnosisSaysWhatWasChecked(t *testing.T) {
 }
 
 func TestHostileObjectsAreHarmlessInADiagnosis(t *testing.T) {
-	for _, format := range append(Formats(), "") {
+	for _, format := range append(printing.Formats(), "") {
 		expectHarmless(t, "diagnosis "+format, printed(t, format, Examine(hostile(t), Subject{})))
 		expectHarmless(t, "subject "+format, printed(t, format, Examine(hostile(t), subjectOf(KindNode, "x\x1b[2J\nFAKE\xff"))))
 	}

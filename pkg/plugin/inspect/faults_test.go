@@ -90,7 +90,7 @@ func TestFaults(t *testing.T) {
 		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, JobUnreadable}},
 		"the StorageClass is deleted": {func(_ *testing.T, s *Snapshot) { s.Classes = nil }, expectation{"storage classes", Note, NoClass}},
 		"a right is missing": {func(_ *testing.T, s *Snapshot) {
-			s.Volumes, s.Unread = nil, []Unread{{"list", volumeResource, "", ""}}
+			s.Volumes, s.Unread = nil, []Unread{{Verb: "list", Resource: volumeResource}}
 		}, expectation{"volumes", Unknown, RightMissing}},
 	}
 	for name, tt := range tests {

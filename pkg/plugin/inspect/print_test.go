@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-func printed[T Report](t *testing.T, format string, r T) string {
+func printed[T printing.Report](t *testing.T, format string, r T) string {
 	t.Helper()
 	var out strings.Builder
-	if err := Write(&out, format, r, now); err != nil {
+	if err := printing.Write(&out, format, r, now); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -136,7 +137,7 @@ n3     true    1.2       ok
 
 func TestStatusSaysWhichRightsAreMissing(t *testing.T) {
 	s := healthy(t)
-	s.Lease, s.Unread = nil, []Unread{{"get", "leases.coordination.k8s.io", s.Namespace, wellknown.ManagerLease}}
+	s.Lease, s.Unread = nil, []Unread{{Verb: "get", Resource: "leases.coordination.k8s.io", Namespace: s.Namespace, Name: wellknown.ManagerLease}}
 	status := NewStatus(s)
 	if status.Level != Unknown {
 		t.Errorf("level %s", status.Level)
@@ -176,7 +177,7 @@ func TestFormats(t *testing.T) {
 	if text := printed(t, "json", NewStatus(&Snapshot{Now: now})); strings.Contains(text, "null") {
 		t.Errorf("a list is null:\n%s", text)
 	}
-	if err := CheckFormat("table"); err == nil {
+	if err := printing.CheckFormat("table"); err == nil {
 		t.Error("a format that does not exist is accepted")
 	}
 }
@@ -192,7 +193,7 @@ func TestLine(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Line(tt.text); got != tt.want {
+			if got := printing.Line(tt.text); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
@@ -214,7 +215,7 @@ func hostile(t *testing.T) *Snapshot {
 	s.Claims[1].Annotations = map[string]string{wellknown.AnnotationNextSweep: text}
 	tableProblem(s, wellknown.EventDiscoveryFailed, text, time.Minute)
 	withTarget(s, func(target *ports.Target) { target.Name = "x\x1b[2J\nFAKE: healthy\r\u202e" })
-	s.Unread = []Unread{{"get", text, text, text}}
+	s.Unread = []Unread{{Verb: "get", Resource: text, Namespace: text, Name: text}}
 	_, pod := addJob(t, s, setup(t, newClaim("third", "00000000-0000-4000-8000-000000000003")))
 	waitsForMount(s, pod, text)
 	return s
@@ -238,7 +239,7 @@ func expectHarmless(t *testing.T, format, text string) {
 }
 
 func TestHostileObjectsAreHarmless(t *testing.T) {
-	for _, format := range append(Formats(), "") {
+	for _, format := range append(printing.Formats(), "") {
 		expectHarmless(t, "status "+format, printed(t, format, NewStatus(hostile(t))))
 	}
 }

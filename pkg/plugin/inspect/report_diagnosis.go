@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 )
 
 // Subject names what a diagnosis is about. The zero Subject is the whole installation.
@@ -138,32 +139,32 @@ func (f *facts) missing(subject Subject) []Examined {
 	return []Examined{{Check: "subject", Results: []Result{f.withRemedy(result)}}}
 }
 
-// write lists every check, with what is fine in a line for each.
-func (d Diagnosis) write(w *writer, _ time.Time) {
+// Print lists every check, with what is fine in a line for each.
+func (d Diagnosis) Print(w *printing.Writer, _ time.Time) {
 	problems := of(d.Checks, Problem)
 	text := noProblem
 	switch {
 	case d.Level == Problem && d.Cause != nil:
-		text = fmt.Sprintf("%s; cause: %s (%s)", count(len(problems), "problem"), d.Cause.Cause, d.Cause.Object)
+		text = fmt.Sprintf("%s; cause: %s (%s)", printing.Count(len(problems), "problem"), d.Cause.Cause, d.Cause.Object)
 	case d.Level == Problem:
-		text = count(len(problems), "problem")
+		text = printing.Count(len(problems), "problem")
 	case d.Level == Unknown:
 		text = noProblemRead
 	}
-	w.line("%s: %s", d.Subject, text)
-	w.line("\nChecked:")
+	w.Line("%s: %s", d.Subject, text)
+	w.Line("\nChecked:")
 	for _, examined := range d.Checks {
-		w.line("  %-14s  %s", examined.Check, examined.summary())
+		w.Line("  %-14s  %s", examined.Check, examined.summary())
 	}
-	w.results(problems)
-	w.results(of(d.Checks, Note))
+	writeResults(w, problems)
+	writeResults(w, of(d.Checks, Note))
 	isRight := func(r Result) bool { return r.unread }
-	w.results(slices.DeleteFunc(of(d.Checks, Unknown), isRight))
-	w.rights(keep(of(d.Checks, Unknown), isRight))
+	writeResults(w, slices.DeleteFunc(of(d.Checks, Unknown), isRight))
+	writeRights(w, keep(of(d.Checks, Unknown), isRight))
 }
 
-// rights lists what the user may not read, each right once: several checks need the same.
-func (w *writer) rights(results []Result) {
+// writeRights lists what the user may not read, each right once: several checks need the same.
+func writeRights(w *printing.Writer, results []Result) {
 	var messages []string
 	for _, r := range results {
 		if !slices.Contains(messages, r.Message) {
@@ -171,7 +172,7 @@ func (w *writer) rights(results []Result) {
 		}
 	}
 	if len(messages) > 0 {
-		w.line("\nUNKNOWN rights: %s\n  %s\n  do: %s", RightMissing, strings.Join(messages, "\n  "), results[0].Remedy)
+		w.Line("\nUNKNOWN rights: %s\n  %s\n  do: %s", RightMissing, strings.Join(messages, "\n  "), results[0].Remedy)
 	}
 }
 
@@ -183,7 +184,7 @@ func (e Examined) summary() string {
 	for _, level := range []Level{Problem, Unknown, Note, OK} {
 		switch n := len(of([]Examined{e}, level)); {
 		case n > 0 && (level == Problem || level == Note):
-			texts = append(texts, count(n, string(level)))
+			texts = append(texts, printing.Count(n, string(level)))
 		case n > 0:
 			texts = append(texts, fmt.Sprintf("%d %s", n, level))
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -229,18 +230,19 @@ func age(now, then time.Time) string {
 // shownRows bounds the agents or claims that a table has before those without a problem are left out.
 const shownRows = 12
 
-func (s Status) write(w *writer, now time.Time) {
-	w.line("efs-stunnel in namespace %s: %s", s.Namespace, s.Summary())
-	w.results(s.Problems)
+// Print implements printing.Report.
+func (s Status) Print(w *printing.Writer, now time.Time) {
+	w.Line("efs-stunnel in namespace %s: %s", s.Namespace, s.Summary())
+	writeResults(w, s.Problems)
 	if len(s.Unread) > 0 {
-		w.line("\nYou have no right to:\n  %s", strings.Join(s.Unread, "\n  "))
+		w.Line("\nYou have no right to:\n  %s", strings.Join(s.Unread, "\n  "))
 	}
 	s.writePrograms(w, now)
 	s.writeFileSystems(w, now)
 	s.writeAgents(w)
 	s.writeWaiting(w, now)
 	s.writeJobs(w, now)
-	w.line("\nVolumes: %s", s.VolumesText())
+	w.Line("\nVolumes: %s", s.VolumesText())
 }
 
 // unknown is for what the user has no right to read.
@@ -269,7 +271,7 @@ func (s Status) LeaderText(now time.Time) string {
 	return fmt.Sprintf("%s, renewed %s ago", s.Leader.Holder, age(now, *s.Leader.Renewed))
 }
 
-func (s Status) writePrograms(w *writer, now time.Time) {
+func (s Status) writePrograms(w *printing.Writer, now time.Time) {
 	rows := [][]string{{"PROGRAM", "VERSION", "READY", "IMAGE"}}
 	for _, p := range s.Programs {
 		ready := "-"
@@ -278,11 +280,11 @@ func (s Status) writePrograms(w *writer, now time.Time) {
 		}
 		rows = append(rows, []string{p.Name, p.Version, ready, p.Image})
 	}
-	w.section("", rows, len(rows))
-	w.line("\nLeader: %s", s.LeaderText(now))
+	w.Section("", rows, len(rows))
+	w.Line("\nLeader: %s", s.LeaderText(now))
 }
 
-func (s Status) writeFileSystems(w *writer, now time.Time) {
+func (s Status) writeFileSystems(w *printing.Writer, now time.Time) {
 	rows := [][]string{{"FILE SYSTEM", "NAME", "PORT", "STATE", "MOUNT TARGETS", "VOLUMES", "NEXT SWEEP"}}
 	for _, fs := range s.FileSystems {
 		rows = append(rows, []string{
@@ -293,9 +295,9 @@ func (s Status) writeFileSystems(w *writer, now time.Time) {
 			rows = append(rows, []string{"  " + point, "", strconv.Itoa(fs.AccessPoints[point])})
 		}
 	}
-	w.section("", rows, len(rows))
+	w.Section("", rows, len(rows))
 	if len(s.FileSystems) > 0 {
-		w.line("Trash: kubectl efs-stunnel trash list")
+		w.Line("Trash: kubectl efs-stunnel trash list")
 	}
 }
 
@@ -313,7 +315,7 @@ func SweepText(next string, now time.Time) string {
 	return "in " + duration.HumanDuration(at.Sub(now))
 }
 
-func (s Status) writeAgents(w *writer) {
+func (s Status) writeAgents(w *printing.Writer) {
 	rows := [][]string{{"NODE", "READY", "VERSION", "TUNNELS", "REASON"}}
 	for _, a := range s.Agents {
 		why := a.Why // the problems have all of it
@@ -321,41 +323,41 @@ func (s Status) writeAgents(w *writer) {
 			why = a.Tunnels[0].Message
 		}
 		if !a.Healthy() || len(s.Agents) <= shownRows {
-			rows = append(rows, []string{a.Node, strconv.FormatBool(a.Ready), a.Version, a.TunnelText(), short(why)})
+			rows = append(rows, []string{a.Node, strconv.FormatBool(a.Ready), a.Version, a.TunnelText(), printing.Short(why)})
 		}
 	}
 	ready := len(keep(s.Agents, func(a Agent) bool { return a.Ready }))
 	text := s.Known(fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Agents)), "daemonsets.apps", "pods", "nodes")
-	w.section("Agents: "+text, rows, len(rows))
+	w.Section("Agents: "+text, rows, len(rows))
 }
 
 // writeWaiting prints nothing about SharedVolumes if there are none.
-func (s Status) writeWaiting(w *writer, now time.Time) {
+func (s Status) writeWaiting(w *printing.Writer, now time.Time) {
 	rows := [][]string{{"CLAIM", "CLASS", "AGE", "STATE", "MESSAGE"}}
 	for _, c := range s.Claims {
-		rows = append(rows, []string{c.Namespace + "/" + c.Name, c.Class, age(now, c.Created), string(c.Cause), short(c.Message)})
+		rows = append(rows, []string{c.Namespace + "/" + c.Name, c.Class, age(now, c.Created), string(c.Cause), printing.Short(c.Message)})
 	}
 	text := strconv.Itoa(len(s.Claims))
 	if s.lacks(claimResource) {
 		text += ", of those that you may list"
 	}
-	w.section("Waiting claims: "+text, rows, shownRows)
+	w.Section("Waiting claims: "+text, rows, shownRows)
 	if s.SharedVolumeCount == 0 {
 		return
 	}
 	rows = [][]string{{"SHAREDVOLUME", "TARGET", "AGE", "STATE", "MESSAGE"}}
 	for _, v := range s.SharedVolumes {
-		rows = append(rows, []string{v.Namespace + "/" + v.Name, v.Target, age(now, v.Created), string(v.Cause), short(v.Message)})
+		rows = append(rows, []string{v.Namespace + "/" + v.Name, v.Target, age(now, v.Created), string(v.Cause), printing.Short(v.Message)})
 	}
-	w.section(fmt.Sprintf("SharedVolumes: %d of %d are ready", s.SharedVolumeCount-len(s.SharedVolumes), s.SharedVolumeCount), rows, shownRows)
+	w.Section(fmt.Sprintf("SharedVolumes: %d of %d are ready", s.SharedVolumeCount-len(s.SharedVolumes), s.SharedVolumeCount), rows, shownRows)
 }
 
-func (s Status) writeJobs(w *writer, now time.Time) {
+func (s Status) writeJobs(w *printing.Writer, now time.Time) {
 	rows := [][]string{{"JOB", "STATE", "AGE", "NODE", "SET-UP", "CLEANED-UP", "MESSAGE"}}
 	for _, j := range s.Jobs {
-		rows = append(rows, []string{j.Name, j.State, age(now, j.Created), j.Node, j.SetUp, j.CleanedUp, short(j.Message)})
+		rows = append(rows, []string{j.Name, j.State, age(now, j.Created), j.Node, j.SetUp, j.CleanedUp, printing.Short(j.Message)})
 	}
-	w.section("Jobs that run or failed: "+s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"), rows, len(rows))
+	w.Section("Jobs that run or failed: "+s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"), rows, len(rows))
 }
 
 // VolumesText counts volumes by phase.

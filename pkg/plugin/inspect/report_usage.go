@@ -14,6 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -88,39 +89,28 @@ func (c ClaimUsage) Note() string {
 		notes = append(notes, "over its request")
 	}
 	if c.Incomplete != "" {
-		notes = append(notes, "at least: "+short(c.Incomplete))
+		notes = append(notes, "at least: "+printing.Short(c.Incomplete))
 	}
 	return strings.Join(notes, "; ")
 }
 
-func (u Usage) write(w *writer, now time.Time) {
+// Print implements printing.Report.
+func (u Usage) Print(w *printing.Writer, now time.Time) {
 	rows := [][]string{{"NAMESPACE", "CLAIM", "FILE SYSTEM", "REQUESTED", "USED", "FILES", "COUNTED", "NOTE"}}
 	for _, c := range u.Claims {
-		row := []string{c.Namespace, c.Claim, c.FileSystem, Size(c.RequestedBytes), "-", "-", "never", c.Note()}
+		row := []string{c.Namespace, c.Claim, c.FileSystem, printing.Size(c.RequestedBytes), "-", "-", "never", c.Note()}
 		if c.UsedBytes != nil && c.Files != nil && c.CountedAt != nil {
-			row[4], row[5], row[6] = Size(*c.UsedBytes), strconv.FormatInt(*c.Files, 10), age(now, *c.CountedAt)+" ago"
+			row[4], row[5], row[6] = printing.Size(*c.UsedBytes), strconv.FormatInt(*c.Files, 10), age(now, *c.CountedAt)+" ago"
 		}
 		rows = append(rows, row)
 	}
-	w.rows(rows)
+	w.Rows(rows)
 	if len(u.Claims) == 0 {
-		w.line("No claims of efs-stunnel.")
+		w.Line("No claims of efs-stunnel.")
 	}
 	for _, right := range u.Unread {
-		w.line("\nYou have no right to %s: claims are missing here.", right)
+		w.Line("\nYou have no right to %s: claims are missing here.", right)
 	}
-}
-
-// Size returns a number of bytes in the largest unit of which there is one.
-func Size(bytes int64) string {
-	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	for len(units) > 1 && value >= 1024 {
-		value, units = value/1024, units[1:]
-	}
-	if units[0] == "B" {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[0])
 }
 
 // Survey has how far a requested survey of one file system is.

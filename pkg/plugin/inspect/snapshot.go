@@ -28,6 +28,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -76,23 +77,10 @@ const (
 )
 
 // Unread names what the user has no right to read.
-type Unread struct {
-	Verb      string `json:"verb"`
-	Resource  string `json:"resource"`            // with its API group: deployments.apps
-	Namespace string `json:"namespace,omitempty"` // "" for all
-	Name      string `json:"name,omitempty"`
-}
+type Unread = reading.Unread
 
-func (u Unread) String() string {
-	text := strings.TrimSpace(u.Verb + " " + u.Resource + " " + u.Name)
-	if u.Namespace == "" {
-		return text + " in all namespaces"
-	}
-	return text + " in namespace " + u.Namespace
-}
-
-// Result returns that a check of an object is incomplete.
-func (u Unread) Result(object string) Result {
+// Incomplete returns that a check of an object lacks a right.
+func Incomplete(u Unread, object string) Result {
 	return Result{
 		Level: Unknown, Cause: RightMissing, Object: object, Message: "you have no right to " + u.String(),
 		Remedy: "let an administrator run this, or grant the right", unread: true,

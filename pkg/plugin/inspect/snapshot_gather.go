@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,72 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 )
-
-// Reader reads objects with the rights of a user, who may not have all that are needed.
-type Reader struct {
-	Unread *[]Unread // what the user may not read
-	Failed error     // the first failure, after which nothing is read
-}
-
-// note keeps what is forbidden. An object that does not exist is no error either.
-func (r *Reader) note(err error, what Unread) {
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-	case !apierrors.IsForbidden(err):
-		r.Failed = fmt.Errorf("reading %s: %w", what.Resource, err)
-	case !slices.Contains(*r.Unread, what):
-		*r.Unread = append(*r.Unread, what)
-	}
-}
-
-// Get reads one object; it is nil when it does not exist or may not be read.
-func Get[T any](ctx context.Context, r *Reader, resource, namespace, name string, read func(context.Context, string, metav1.GetOptions) (*T, error)) *T {
-	if r.Failed != nil {
-		return nil
-	}
-	object, err := read(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		r.note(err, Unread{"get", resource, namespace, name})
-		return nil
-	}
-	return object
-}
-
-// List reads all pages of a list.
-func List[T any, L runtime.Object](ctx context.Context, r *Reader, resource, namespace, selector string,
-	read func(context.Context, metav1.ListOptions) (L, error),
-) (all []T) {
-	Each(ctx, r, resource, namespace, selector, read, func(object T) { all = append(all, object) })
-	return all
-}
-
-// Each calls do for each object of a list, of which it never holds more than a page.
-func Each[T any, L runtime.Object](ctx context.Context, r *Reader, resource, namespace, selector string,
-	read func(context.Context, metav1.ListOptions) (L, error), do func(T),
-) {
-	if r.Failed != nil {
-		return
-	}
-	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return read(ctx, options)
-	}
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, func(object runtime.Object) error {
-		if typed, ok := object.(T); ok {
-			do(typed)
-		}
-		return nil
-	})
-	r.note(err, Unread{"list", resource, namespace, ""})
-}
 
 // Options select what to gather.
 type Options struct {
@@ -119,7 +60,7 @@ func Find(ctx context.Context, client kubernetes.Interface, o Options) (*Snapsho
 // read gathers by steps, of which later ones need what earlier ones have read.
 func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...func(*gatherer, context.Context)) (*Snapshot, error) {
 	s := &Snapshot{}
-	g := &gatherer{Reader: Reader{Unread: &s.Unread}, client: client, options: o, snapshot: s}
+	g := &gatherer{Reader: reading.Reader{Unread: &s.Unread}, client: client, options: o, snapshot: s}
 	for _, step := range steps {
 		if step(g, ctx); g.Failed != nil {
 			return nil, g.Failed
@@ -132,7 +73,7 @@ func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...
 }
 
 type gatherer struct {
-	Reader
+	reading.Reader
 
 	client   kubernetes.Interface
 	options  Options
@@ -143,7 +84,7 @@ type gatherer struct {
 func listCustom[T any](ctx context.Context, g *gatherer, resource schema.GroupVersionResource, namespace string,
 	parse func(*unstructured.Unstructured) (*T, error),
 ) (all []*T, items []*unstructured.Unstructured) {
-	items = List[*unstructured.Unstructured](ctx, &g.Reader, resource.GroupResource().String(), namespace, "",
+	items = reading.List[*unstructured.Unstructured](ctx, &g.Reader, resource.GroupResource().String(), namespace, "",
 		func(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 			found, err := g.options.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
 			g.snapshot.Undefined = g.snapshot.Undefined || apierrors.IsNotFound(err) && resource.Resource != v1alpha1.SharedVolumeResource
@@ -179,7 +120,7 @@ func (g *gatherer) installation(ctx context.Context) {
 		candidates = Namespaces()
 	}
 	for _, namespace := range candidates {
-		s.Agents = Get(ctx, &g.Reader, "daemonsets.apps", namespace, wellknown.NodeDaemonSet, g.client.AppsV1().DaemonSets(namespace).Get)
+		s.Agents = reading.Get(ctx, &g.Reader, "daemonsets.apps", namespace, wellknown.NodeDaemonSet, g.client.AppsV1().DaemonSets(namespace).Get)
 		if s.Agents != nil {
 			s.Namespace, s.Unread = namespace, nil
 			return
@@ -191,29 +132,29 @@ func (g *gatherer) installation(ctx context.Context) {
 
 func (g *gatherer) programs(ctx context.Context) {
 	s, maps := g.snapshot, g.client.CoreV1().ConfigMaps(g.snapshot.Namespace)
-	s.Manager = Get(ctx, &g.Reader, "deployments.apps", s.Namespace, wellknown.ManagerDeployment, g.client.AppsV1().Deployments(s.Namespace).Get)
+	s.Manager = reading.Get(ctx, &g.Reader, "deployments.apps", s.Namespace, wellknown.ManagerDeployment, g.client.AppsV1().Deployments(s.Namespace).Get)
 	s.Provisioner = cmp.Or(g.options.Provisioner, provisionerOf(s.Manager))
 	lease := cmp.Or(setting(s.Manager, "--leader-elect-resource-name", ""), wellknown.ManagerLease)
-	s.Lease = Get(ctx, &g.Reader, "leases.coordination.k8s.io", s.Namespace, lease, g.client.CoordinationV1().Leases(s.Namespace).Get)
-	s.Table = Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.TargetsConfigMap, maps.Get)
-	s.Pinned = Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.PinnedConfigMap, maps.Get)
+	s.Lease = reading.Get(ctx, &g.Reader, "leases.coordination.k8s.io", s.Namespace, lease, g.client.CoordinationV1().Leases(s.Namespace).Get)
+	s.Table = reading.Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.TargetsConfigMap, maps.Get)
+	s.Pinned = reading.Get(ctx, &g.Reader, "configmaps", s.Namespace, wellknown.PinnedConfigMap, maps.Get)
 }
 
 // work reads Jobs before pods: a Job without its pod would seem lost.
 func (g *gatherer) work(ctx context.Context) {
 	s := g.snapshot
-	s.Jobs = List[*batchv1.Job](ctx, &g.Reader, "jobs.batch", s.Namespace, "", g.client.BatchV1().Jobs(s.Namespace).List)
-	s.Pods = List[*corev1.Pod](ctx, &g.Reader, "pods", s.Namespace, "", g.client.CoreV1().Pods(s.Namespace).List)
+	s.Jobs = reading.List[*batchv1.Job](ctx, &g.Reader, "jobs.batch", s.Namespace, "", g.client.BatchV1().Jobs(s.Namespace).List)
+	s.Pods = reading.List[*corev1.Pod](ctx, &g.Reader, "pods", s.Namespace, "", g.client.CoreV1().Pods(s.Namespace).List)
 }
 
 // cluster reads the claims of all namespaces, or at least those of the user's own and the root claims.
 func (g *gatherer) cluster(ctx context.Context) {
 	s, core := g.snapshot, g.client.CoreV1()
-	s.Classes = List[*storagev1.StorageClass](ctx, &g.Reader, classResource, "", "", g.client.StorageV1().StorageClasses().List)
-	s.Nodes = List[*corev1.Node](ctx, &g.Reader, "nodes", "", "", core.Nodes().List)
-	s.Volumes = List[*corev1.PersistentVolume](ctx, &g.Reader, volumeResource, "", "", core.PersistentVolumes().List)
+	s.Classes = reading.List[*storagev1.StorageClass](ctx, &g.Reader, classResource, "", "", g.client.StorageV1().StorageClasses().List)
+	s.Nodes = reading.List[*corev1.Node](ctx, &g.Reader, "nodes", "", "", core.Nodes().List)
+	s.Volumes = reading.List[*corev1.PersistentVolume](ctx, &g.Reader, volumeResource, "", "", core.PersistentVolumes().List)
 	g.everywhere(claimResource, func(namespace string) {
-		s.Claims = append(s.Claims, List[*corev1.PersistentVolumeClaim](ctx, &g.Reader, claimResource, namespace, "", core.PersistentVolumeClaims(namespace).List)...)
+		s.Claims = append(s.Claims, reading.List[*corev1.PersistentVolumeClaim](ctx, &g.Reader, claimResource, namespace, "", core.PersistentVolumeClaims(namespace).List)...)
 	})
 }
 
@@ -245,7 +186,7 @@ func (g *gatherer) events(ctx context.Context) {
 		if kind != "" {
 			selector = fields.OneTermEqualSelector("involvedObject.kind", kind).String()
 		}
-		for _, event := range List[*corev1.Event](ctx, &g.Reader, "events", namespace, selector, g.client.CoreV1().Events(namespace).List) {
+		for _, event := range reading.List[*corev1.Event](ctx, &g.Reader, "events", namespace, selector, g.client.CoreV1().Events(namespace).List) {
 			s.Events = append(s.Events, *event)
 		}
 	}
@@ -261,6 +202,6 @@ func (g *gatherer) events(ctx context.Context) {
 
 func (g *gatherer) users(ctx context.Context) {
 	if namespace := g.options.ClaimNamespace; g.options.WithUsers {
-		g.snapshot.Users = List[*corev1.Pod](ctx, &g.Reader, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
+		g.snapshot.Users = reading.List[*corev1.Pod](ctx, &g.Reader, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -25,7 +26,7 @@ func counted(s *Snapshot, name string, record volumes.UsageRecord) *corev1.Persi
 func text(t *testing.T, format string, usage Usage) string {
 	t.Helper()
 	var out strings.Builder
-	if err := Write(&out, format, usage, now); err != nil {
+	if err := printing.Write(&out, format, usage, now); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -68,15 +69,15 @@ func TestHostileFileNamesAreHarmlessInUsage(t *testing.T) {
 	s := healthy(t)
 	name := "x\x1b[2J\nFAKE: 0 B\r\u202e\xff" + strings.Repeat("y", 240)
 	counted(s, "attacked", volumes.UsageRecord{Bytes: 1, Files: 1, At: now, Incomplete: "lstat " + name + ": permission denied"})
-	s.Unread = []Unread{{"list", claimResource, "", name}}
-	for _, format := range append(Formats(), "") {
+	s.Unread = []Unread{{Verb: "list", Resource: claimResource, Name: name}}
+	for _, format := range append(printing.Formats(), "") {
 		expectHarmless(t, "usage "+format, text(t, format, NewUsage(s, "")))
 	}
 }
 
 func TestUsageNamesTheRightsThatAreMissing(t *testing.T) {
 	s := healthy(t)
-	s.Unread = []Unread{{"list", claimResource, "", ""}}
+	s.Unread = []Unread{{Verb: "list", Resource: claimResource}}
 	if all := NewUsage(s, ""); all.Level() != Unknown || !strings.Contains(text(t, "", all), "list persistentvolumeclaims in all namespaces") {
 		t.Errorf("level %s:\n%s", all.Level(), text(t, "", all))
 	}
@@ -170,12 +171,12 @@ func TestFileSystemsOfClaims(t *testing.T) {
 	if got, err := FileSystemsOf(s, NewUsage(s, "empty")); err != nil || len(got) != 0 {
 		t.Errorf("got %q, %v of a namespace without claims", got, err)
 	}
-	s.Volumes, s.Unread = nil, []Unread{{"list", volumeResource, "", ""}}
+	s.Volumes, s.Unread = nil, []Unread{{Verb: "list", Resource: volumeResource}}
 	if got, err := FileSystemsOf(s, NewUsage(s, "team")); err != nil || len(got) != 1 {
 		t.Errorf("got %q, %v without the right to read volumes", got, err)
 	}
 	s.Claims = s.Claims[:1] // without the root claim
-	s.Unread = append(s.Unread, Unread{"list", claimResource, s.Namespace, ""})
+	s.Unread = append(s.Unread, Unread{Verb: "list", Resource: claimResource, Namespace: s.Namespace})
 	if got, err := FileSystemsOf(s, NewUsage(s, "team")); err == nil || !strings.Contains(err.Error(), "list persistentvolumes in all namespaces, nor to list persistentvolumeclaims in namespace "+s.Namespace) {
 		t.Errorf("got %q, %v without the right to read root claims", got, err)
 	}

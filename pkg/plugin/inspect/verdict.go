@@ -136,7 +136,7 @@ func (f *facts) examine() []Examined {
 		examined := Examined{Check: c.name}
 		for _, unread := range f.Unread {
 			if slices.Contains(c.needs, unread.Resource) {
-				examined.Results = append(examined.Results, unread.Result(c.name))
+				examined.Results = append(examined.Results, Incomplete(unread, c.name))
 			}
 		}
 		for _, r := range c.run(f) {

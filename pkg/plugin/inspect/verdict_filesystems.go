@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -43,7 +44,7 @@ func (f *facts) checkTable() (results []Result) {
 	case f.Table == nil:
 		results = append(results, problem(TableMissing, object, "it does not exist; agents serve the last table"))
 	case f.tableErr == nil:
-		results = append(results, fine(object, "%s", count(len(f.table.Targets), "file system")))
+		results = append(results, fine(object, "%s", printing.Count(len(f.table.Targets), "file system")))
 	case !isSaid:
 		results = append(results, problem(TableUnreadable, object, unreadable+f.tableErr.Error()))
 	}
@@ -98,7 +99,7 @@ func (f *facts) checkRoot(id string, target ports.Target) Result {
 	pair.Volume, pair.Claim = f.volumes[volumes.RootName(id)].Object, f.rootClaim(id)
 	switch why := pair.Ready(); {
 	case why == "" || f.lacks(volumeResource) || f.lacks(claimResource):
-		return fine(object, "port %d, %s", target.Port, count(mountTargets(target), "mount target"))
+		return fine(object, "port %d, %s", target.Port, printing.Count(mountTargets(target), "mount target"))
 	case pair.OtherInstallation() != "":
 		return problem(RootVolumeConflict, object, why)
 	default:

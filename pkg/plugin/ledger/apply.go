@@ -15,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -22,12 +23,12 @@ import (
 // Cluster reads what plans of volumes are compared with.
 func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets map[string]ports.Target) (rebuild.Cluster, error) {
 	var unread []inspect.Unread
-	reader, core := inspect.Reader{Unread: &unread}, r.Client.CoreV1()
+	reader, core := reading.Reader{Unread: &unread}, r.Client.CoreV1()
 	c := rebuild.NewCluster(uid, provisioner, targets,
-		inspect.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List),
-		inspect.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List),
-		inspect.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List),
-		inspect.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List))
+		reading.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List),
+		reading.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List),
+		reading.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List),
+		reading.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List))
 	if len(unread) > 0 {
 		return c, fmt.Errorf("you have no right to %s", unread[0])
 	}

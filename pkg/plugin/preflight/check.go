@@ -69,7 +69,7 @@ func (f *Facts) unreadOf(verb string, resources ...string) []inspect.Result {
 	var results []inspect.Result
 	for _, unread := range f.Unread {
 		if unread.Verb == verb && slices.Contains(resources, unread.Resource) {
-			results = append(results, unread.Result(unread.Resource))
+			results = append(results, inspect.Incomplete(unread, unread.Resource))
 		}
 	}
 	return results

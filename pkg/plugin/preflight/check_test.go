@@ -12,6 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -194,9 +195,9 @@ func TestHostileReportsAreHarmless(t *testing.T) {
 	f := suitable()
 	f.Version, f.Nodes[0].Name, f.Nodes[0].Status.NodeInfo.OSImage = evil, evil, evil
 	f.Reports[evil] = NodeReport{Why: evil, Report: nodereport.Report{Kernel: evil, PortRange: evil, NFS4: evil}}
-	for _, format := range append(inspect.Formats(), "") {
+	for _, format := range append(printing.Formats(), "") {
 		var out strings.Builder
-		if err := inspect.Write(&out, format, Check(f), time.Time{}); err != nil {
+		if err := printing.Write(&out, format, Check(f), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if text := out.String(); !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\r\u202e") || strings.Contains(text, "\nFAKE") {

@@ -16,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -59,14 +60,14 @@ func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Facts
 		return nil, fmt.Errorf("reading the version of Kubernetes: %w", err)
 	}
 	f.Version = version.GitVersion
-	r, core := inspect.Reader{Unread: &f.Unread}, client.CoreV1()
-	if namespace := inspect.Get(ctx, &r, "namespaces", "", o.Namespace, core.Namespaces().Get); namespace != nil {
+	r, core := reading.Reader{Unread: &f.Unread}, client.CoreV1()
+	if namespace := reading.Get(ctx, &r, "namespaces", "", o.Namespace, core.Namespaces().Get); namespace != nil {
 		f.Labels = map[string]string{}
 		maps.Copy(f.Labels, namespace.Labels)
 	}
-	f.Nodes = inspect.List[*corev1.Node](ctx, &r, "nodes", "", "", core.Nodes().List)
-	f.Services = inspect.List[*corev1.Service](ctx, &r, "services", "", "", core.Services(metav1.NamespaceAll).List)
-	inspect.Each(ctx, &r, "pods", "", "", core.Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
+	f.Nodes = reading.List[*corev1.Node](ctx, &r, "nodes", "", "", core.Nodes().List)
+	f.Services = reading.List[*corev1.Service](ctx, &r, "services", "", "", core.Services(metav1.NamespaceAll).List)
+	reading.Each(ctx, &r, "pods", "", "", core.Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		if span, ok := nodePortsOf(pod); ok {
 			f.NodePorts = span
 		}
