@@ -115,7 +115,7 @@ func (p *plugin) root() *cobra.Command {
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(printing.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	_ = command.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
 	_ = command.RegisterFlagCompletionFunc("system-namespace", p.completeNamespaces)
-	command.AddCommand(p.status(), p.doctor(), p.usage(), p.collect(), p.preflight(), p.dashboard(), p.trash(), p.owners(), p.rebuild(), p.importDirectories())
+	command.AddCommand(p.status(), p.doctor(), p.usage(), p.collect(), p.preflight(), p.dashboard(), p.translate(), p.trash(), p.owners(), p.rebuild(), p.importDirectories())
 	withoutArguments(command)
 	return command
 }

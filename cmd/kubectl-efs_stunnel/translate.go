@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/translate"
+)
+
+func (p *plugin) translate() *cobra.Command {
+	file := ""
+	command := &cobra.Command{
+		Use:     "translate -f FILE",
+		Short:   "Print the storage class to use in place of another provisioner's",
+		Long:    "Print the storage class to use in place of another provisioner's, with comments about what differs. No cluster is asked.",
+		Example: "  kubectl efs-stunnel translate -f class.yaml\n  kubectl get storageclass efs-sc -o yaml | kubectl efs-stunnel translate -f -",
+		RunE: func(*cobra.Command, []string) error {
+			read := func() ([]byte, error) { return os.ReadFile(file) }
+			if file == "-" {
+				read = func() ([]byte, error) { return io.ReadAll(p.streams.In) }
+			}
+			text, err := read()
+			if err != nil {
+				return err
+			}
+			out, err := translate.Translate(text, cmp.Or(p.provisioner, wellknown.DefaultProvisioner))
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			_, err = p.streams.Out.Write(out)
+			return err
+		},
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with classes, - for the standard input")
+	_ = command.MarkFlagRequired("filename")
+	return command
+}
