@@ -82,11 +82,14 @@ type NodeTunnelsStatus struct {
 
 // Tunnel is the state of one tunnel.
 type Tunnel struct {
-	Name        string    `json:"name"`
-	Port        int       `json:"port,omitempty"` // 0 for a target that cannot be served
-	MountTarget string    `json:"mountTarget,omitempty"`
-	InUse       bool      `json:"inUse"`
-	Problems    []Problem `json:"problems,omitempty"`
+	Name        string `json:"name"`
+	Port        int    `json:"port,omitempty"` // 0 for a target that cannot be served
+	MountTarget string `json:"mountTarget,omitempty"`
+	InUse       bool   `json:"inUse"`
+	// LatencyMillis is the time that an NFS call through the tunnel takes at most: a power of two, so that it seldom
+	// changes; 0 while it is not known, or the tunnel has no clients.
+	LatencyMillis int64     `json:"latencyMillis,omitempty"`
+	Problems      []Problem `json:"problems,omitempty"`
 }
 
 // Problem is a condition of a tunnel.

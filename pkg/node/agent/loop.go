@@ -31,6 +31,7 @@ type tunnelState struct {
 	failedAt time.Time     // of the latest failed connection for which the tunnel was probed
 	usedAt   time.Time     // when other connections than the agent's were last seen
 	judged   *probe.Result // the latest that says how the tunnel is, for its present specification; nil before it
+	took     time.Duration // of probes of its mount target; 0 before the first
 }
 
 // loop syncs after changes, results and syncInterval, until the context ends.
@@ -119,6 +120,9 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
 		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{resultAt: time.Now()})
+		if state.Active.Address != tunnel.Active.Address {
+			state.took = 0
+		}
 		state.Tunnel = tunnel
 		if a.hasClients(tunnel.Port) {
 			state.usedAt = a.clientsAt
@@ -238,6 +242,7 @@ func (a *Agent) handleResult(result probe.Result) bool {
 		return false // its process is starting or has ended, which the supervisor's status says
 	}
 	state.judged = state.result
+	state.addTook(result)
 	if isHijacked(state) {
 		return false // the answer is another process', and says nothing about the tunnel
 	}

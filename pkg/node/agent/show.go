@@ -12,6 +12,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
@@ -110,6 +111,7 @@ func (a *Agent) nodeTunnels(now time.Time) v1alpha1.NodeTunnelsStatus {
 		tunnel := v1alpha1.Tunnel{Name: name, Port: t.Port, MountTarget: t.Active.Address.String(), InUse: t.inUse(now), Problems: problems[name]}
 		if tunnel.InUse {
 			s.InUse++
+			tunnel.LatencyMillis = a.latency(t)
 		}
 		delete(problems, name)
 		all = append(all, tunnel)
@@ -121,6 +123,42 @@ func (a *Agent) nodeTunnels(now time.Time) v1alpha1.NodeTunnelsStatus {
 	holding = slices.Concat(holding, a.notReady(), failing(s))
 	s.Conditions = v1alpha1.NewConditions(status.Node, holding, a.showing.latest.Conditions, now)
 	return s
+}
+
+// latency returns the time of the tunnel's probes in milliseconds, rounded up to a power of two. The one shown before
+// stays until the time is above it, or a quarter of it or less: a time near a boundary causes no writes.
+func (a *Agent) latency(t *tunnelState) int64 {
+	limit, shown := int64(0), int64(0)
+	if t.took > 0 {
+		limit = 1
+	}
+	for time.Duration(limit)*time.Millisecond < t.took {
+		limit *= 2
+	}
+	for _, before := range a.showing.latest.Tunnels {
+		if before.Name == t.Name && before.MountTarget == t.Active.Address.String() {
+			shown = before.LatencyMillis
+		}
+	}
+	if limit <= shown && limit*4 > shown {
+		return shown
+	}
+	return limit
+}
+
+// smoothing is how many slow probes a tunnel's time follows: one alone hardly changes it.
+const smoothing = 64
+
+// addTook includes the time of an answered probe. The fastest counts at once: what others took longer was not the
+// network's.
+func (t *tunnelState) addTook(r probe.Result) {
+	switch {
+	case r.Err != nil || r.ServerOnly:
+	case t.took == 0 || r.Took < t.took:
+		t.took = max(r.Took, 1)
+	default:
+		t.took += (r.Took - t.took) / smoothing
+	}
 }
 
 func (a *Agent) notReady() []status.Condition {

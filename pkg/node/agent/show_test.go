@@ -151,3 +151,37 @@ func TestFailedWriteIsRepeated(t *testing.T) {
 		}
 	})
 }
+
+// TestLatencyIsShownAndHardlyEverChanges: a slow probe between others, and a time near a boundary, cause no writes.
+func TestLatencyIsShownAndHardlyEverChanges(t *testing.T) {
+	a, _ := showingAgent(t)
+	tunnel := a.tunnels["fs-1"]
+	tunnel.usedAt = time.Now()
+	shown := func(took ...time.Duration) int64 {
+		for _, d := range took {
+			tunnel.addTook(probe.Result{Took: d})
+		}
+		a.showing.latest = a.nodeTunnels(time.Now())
+		return a.showing.latest.Tunnels[0].LatencyMillis
+	}
+	const ms = time.Millisecond
+	for i, step := range []struct {
+		took []time.Duration
+		want int64
+	}{
+		{nil, 0},
+		{[]time.Duration{3 * ms}, 4},
+		{[]time.Duration{30 * ms}, 4},     // one slow probe
+		{[]time.Duration{1900 * 1000}, 4}, // just below the boundary
+		{[]time.Duration{900 * 1000}, 1},
+	} {
+		if got := shown(step.took...); got != step.want {
+			t.Errorf("step %d: got %d ms, want %d", i, got, step.want)
+		}
+	}
+	tunnel.addTook(probe.Result{Took: 1, Err: context.DeadlineExceeded})
+	tunnel.addTook(probe.Result{Took: 1, ServerOnly: true})
+	if tunnel.took != 900*1000 {
+		t.Errorf("a failed probe, or one past the tunnel, counts: %v", tunnel.took)
+	}
+}
