@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -149,8 +150,8 @@ func TestStatusSaysWhichRightsAreMissing(t *testing.T) {
 
 func TestLargeInstallationsAreCut(t *testing.T) {
 	s := healthy(t)
-	for range 20 {
-		pending(s)
+	for i := range 20 { // each with a cause of its own
+		says(pending(s), "SetupFailed", fmt.Sprintf("failure %d", i))
 	}
 	for range 20 {
 		name := "x" + string(rune('a'+len(s.Nodes)))

@@ -56,6 +56,7 @@ func Examine(s *Snapshot, subject Subject) Diagnosis {
 			d.Checks = append(d.Checks, examined)
 		}
 	}
+	linkProblems(d.Checks)
 	d.Level = worst(d.Checks)
 	d.Cause = d.findCause()
 	return d
@@ -69,6 +70,7 @@ var continuesIn = map[Cause][]string{
 	status.WaitsForFileSystem:             {"table", "file systems"},
 	FileSystemUnknown:                     {"table"},
 	NoFileSystemNow:                       {"table"},
+	status.ClassRefused:                   {"classes"},
 	status.NoMountJob:                     {"file systems", "mount Jobs"},
 	status.SetupFailed:                    {"mount Jobs"},
 	status.CloneFailed:                    {"mount Jobs"},

@@ -3,20 +3,24 @@ package inspect
 import (
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 )
 
 // writeResults leaves out most where a single cause has many claims wait.
 func writeResults(w *printing.Writer, results []Result) {
 	ofClaims := 0
-	for _, r := range results {
+	for _, r := range Entries(results) {
 		if kind, _ := split(r.part()); kind == KindClaim {
 			if ofClaims++; ofClaims > shownRows {
 				continue
 			}
 		}
-		w.Line("\n%s %s", strings.ToUpper(string(r.Level)), join(r.Object, string(r.Cause)))
+		w.Line("\n%s %s", strings.ToUpper(string(r.Level)), r.title())
 		w.Line("  %s", r.Message)
+		if len(r.Follows) > 0 {
+			w.Line("  %s from it, or of the same cause: %s", printing.Count(len(r.Follows), "more problem"), status.FirstFew(r.Follows))
+		}
 		if r.Remedy != "" {
 			w.Line("  do: %s", r.Remedy)
 		}

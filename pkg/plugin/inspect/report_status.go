@@ -96,6 +96,7 @@ type Job struct {
 func NewStatus(s *Snapshot) Status {
 	f := derive(s)
 	examined := f.examine()
+	linkProblems(examined)
 	status := Status{
 		Namespace: s.Namespace, Provisioner: s.Provisioner, Level: worst(examined),
 		Problems: present(of(examined, Problem)), Programs: present(f.programs()), Leader: f.leader(),

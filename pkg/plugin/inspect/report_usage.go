@@ -30,6 +30,7 @@ type ClaimUsage struct {
 	Namespace      string     `json:"namespace"`
 	Claim          string     `json:"claim"`
 	FileSystem     string     `json:"fileSystem,omitempty"`
+	Volume         string     `json:"volume,omitempty"`
 	RequestedBytes int64      `json:"requestedBytes"`
 	UsedBytes      *int64     `json:"usedBytes,omitempty"`
 	Files          *int64     `json:"files,omitempty"`
@@ -65,7 +66,7 @@ func used(c ClaimUsage) int64 { return valueOr(c.UsedBytes, -1) }
 func (f *facts) usageOf(claim *corev1.PersistentVolumeClaim) ClaimUsage {
 	c := ClaimUsage{
 		Namespace: claim.Namespace, Claim: claim.Name, RequestedBytes: volumes.Requested(claim),
-		FileSystem: f.volumes[claim.Spec.VolumeName].FileSystemID,
+		FileSystem: f.volumes[claim.Spec.VolumeName].FileSystemID, Volume: claim.Spec.VolumeName,
 	}
 	if counted, ok := volumes.ParseUsage(claim.Annotations[wellknown.AnnotationUsage]); ok {
 		c.UsedBytes, c.Files, c.CountedAt = &counted.Bytes, &counted.Files, &counted.At

@@ -181,7 +181,7 @@ func (s *Snapshot) OurEvents() []*corev1.Event {
 	var all []*corev1.Event
 	for i, event := range s.Events {
 		object := event.InvolvedObject
-		if isOurs(event) || object.Namespace == s.Namespace || object.Kind == "Node" || about[keyOf(event)] {
+		if IsOurs(event) || object.Namespace == s.Namespace || object.Kind == "Node" || about[keyOf(event)] {
 			all = append(all, &s.Events[i])
 		}
 	}
@@ -200,8 +200,8 @@ func keyOf(event corev1.Event) eventKey {
 // eventComponent is the source of the events of manager and agents.
 const eventComponent = "efs-stunnel"
 
-// isOurs reports whether the manager or an agent wrote an event.
-func isOurs(event corev1.Event) bool {
+// IsOurs reports whether the manager or an agent wrote an event.
+func IsOurs(event corev1.Event) bool {
 	return cmp.Or(event.Source.Component, event.ReportingController) == eventComponent
 }
 

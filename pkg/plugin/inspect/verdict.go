@@ -41,10 +41,15 @@ type Result struct {
 	Object  string `json:"object"` // its kind, a space, and its name
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"` // a command or an edit
+	// FollowsFrom is the title of the problem that a problem follows from, or that has the same cause.
+	FollowsFrom string `json:"followsFrom,omitempty"`
 
 	// within names the object with which a subject has the result, if that is not Object itself.
 	within     string
 	fileSystem string // of a claim
+	class      string // of a claim
+	node       string // where pods are that do not start
+	from       string // what the object itself says that it follows from
 	check      string // that found it
 	layer      layer
 	unread     bool // it says that a right is missing, which other checks may, too

@@ -58,6 +58,7 @@ func (f *facts) checkClaims() (results []Result) {
 	for _, claim := range keep(f.Claims, f.isUsers) {
 		result := f.claimState(claim)
 		result.Object, result.fileSystem = named(KindClaim, claim.Namespace, claim.Name), f.fileSystemOf(claim)
+		result.class = volumes.ClassName(claim)
 		results = append(results, result)
 	}
 	return results
@@ -148,7 +149,7 @@ func (f *facts) waitsForMount(claim types.NamespacedName) (r Result) {
 		event := first(f.events[eventKey{"Pod", pod.Namespace, pod.Name}], func(e corev1.Event) bool { return e.Reason == "FailedMount" })
 		if event.Reason != "" && pod.Status.Phase == corev1.PodPending {
 			r = problem(PodsWaitForMount, "", fmt.Sprintf("pod %s on node %s: %s", pod.Name, pod.Spec.NodeName, event.Message))
-			r.Remedy = "kubectl efs-stunnel doctor node " + pod.Spec.NodeName
+			r.node, r.Remedy = pod.Spec.NodeName, "kubectl efs-stunnel doctor node "+pod.Spec.NodeName
 			return r
 		}
 	}

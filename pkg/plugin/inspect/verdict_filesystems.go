@@ -138,7 +138,11 @@ func (f *facts) checkJobs() (results []Result) {
 		name := j.status.Name
 		if newest := string(name.Kind) + name.FileSystemID; !seen[newest] {
 			seen[newest] = true
-			results = append(results, f.checkJob(j).in(named(KindFileSystem, name.FileSystemID)))
+			result := f.checkJob(j).in(named(KindFileSystem, name.FileSystemID))
+			if pod := mountjobs.NewestPod(j.job, f.Pods); pod != nil {
+				result.node = pod.Spec.NodeName
+			}
+			results = append(results, result)
 		}
 	}
 	return results

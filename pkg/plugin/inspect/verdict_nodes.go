@@ -188,7 +188,7 @@ func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
 		for _, p := range tunnel.Problems {
 			result := problem(Cause(p.Reason), name, f.lasting(p.Message, p.Since.Time))
 			if p.Cause != nil {
-				result.Remedy = tunnelspec.ProbeRemedy(p.Cause.Reason)
+				result.Remedy, result.from = tunnelspec.ProbeRemedy(p.Cause.Reason), strings.Join([]string{p.Cause.Kind, p.Cause.Name, p.Cause.Reason}, " ")
 			}
 			results = append(results, result)
 		}
@@ -206,7 +206,7 @@ func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
 // event of a kind says so.
 func (f *facts) movedTunnels(node *corev1.Node) (results []Result) {
 	for _, reason := range []string{wellknown.EventTunnelMoved, wellknown.EventTunnelRestarted} {
-		newest := first(f.events[eventKey{"Node", "", node.Name}], func(e corev1.Event) bool { return isOurs(e) && e.Reason == reason })
+		newest := first(f.events[eventKey{"Node", "", node.Name}], func(e corev1.Event) bool { return IsOurs(e) && e.Reason == reason })
 		if newest.Type == corev1.EventTypeWarning {
 			results = append(results, note(Cause(reason), named(KindNode, node.Name), newest.Message))
 		}

@@ -56,7 +56,7 @@ func (f *facts) checkVolumes() []Result {
 // a diagnosis of the installation has them: the events quote volumes and claims of others.
 func (f *facts) leftDirectories() (results []Result) {
 	for key, events := range f.events {
-		event := first(events, func(e corev1.Event) bool { return isOurs(e) && e.Reason == wellknown.EventVolumeDeleteSkipped })
+		event := first(events, func(e corev1.Event) bool { return IsOurs(e) && e.Reason == wellknown.EventVolumeDeleteSkipped })
 		if _, exists := f.volumes[key.name]; !exists && key.kind == "PersistentVolume" && event.Reason != "" {
 			results = append(results, note(DirectoryStays, named("volume", key.name), event.Message).in(named(KindClaim, "others")))
 		}
