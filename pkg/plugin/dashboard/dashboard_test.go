@@ -79,7 +79,7 @@ func snapshot(text string) *inspect.Snapshot {
 		Status:     v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Failed, Message: text},
 	}}
 	s.NodeTunnels = []*v1alpha1.NodeTunnels{{ObjectMeta: metav1.ObjectMeta{Name: "ip-10-0-0-1"}, Status: v1alpha1.NodeTunnelsStatus{
-		Tunnels: []v1alpha1.Tunnel{{Name: fsID, Problems: []v1alpha1.Problem{{Reason: wellknown.EventTunnelUnhealthy, Message: text}}}},
+		Total: 1, Failing: 1, Tunnels: []v1alpha1.Tunnel{{Name: fsID, Problems: []v1alpha1.Problem{{Reason: wellknown.EventTunnelUnhealthy, Message: text}}}},
 	}}}
 	s.Events = []corev1.Event{
 		warning("Node", "", "ip-10-0-0-1", wellknown.EventTunnelMoved, text),
@@ -124,10 +124,10 @@ func TestPageHasWhatThereIs(t *testing.T) {
 	if problems, rest := strings.Index(text, "<h2>Problems"), strings.Index(text, "<h2>File systems"); problems < 0 || problems > rest {
 		t.Error("problems are not first")
 	}
-	if large, small := strings.Index(text, `<th scope="row">team/large</th><td><code>`), strings.Index(text, `<th scope="row">team/small</th><td><code>`); large < 0 || large > small {
+	if large, small := strings.Index(text, `<th scope="row">team/large</th><td class="line"><code>`), strings.Index(text, `<th scope="row">team/small</th><td class="line"><code>`); large < 0 || large > small {
 		t.Error("the largest claim is not the first")
 	}
-	if bad, good := strings.Index(text, `<th scope="row">ip-10-0-1-1`), strings.Index(text, `<th scope="row">ip-10-0-0-1`); bad < 0 || bad > good {
+	if bad, good := strings.Index(text, `<strong>ip-10-0-1-1`), strings.Index(text, `<strong>ip-10-0-0-1`); bad < 0 || bad > good {
 		t.Error("the node that is not ready is not the first")
 	}
 }
@@ -240,7 +240,7 @@ func TestLongListsAreCut(t *testing.T) {
 		s.Nodes = append(s.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%03d", i)}})
 	}
 	text := get(t, handlerOf(s, nil), nil).Body.String()
-	if rows := strings.Count(text, "<tr>"); rows > 6*mostRows || !strings.Contains(text, "Claims that wait: 153") || !strings.Contains(text, "… and 102 more") || !strings.Contains(text, "… and 142 more") {
+	if rows := strings.Count(text, "<tr>"); rows > 6*mostRows || !strings.Contains(text, "Claims that wait: 153") || !strings.Contains(text, "… and 102 nodes more") || !strings.Contains(text, "50 of 153 shown") {
 		t.Errorf("%d rows", rows)
 	}
 }

@@ -4,7 +4,6 @@ package dashboard
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -14,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +64,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	p := h.page(r.Context())
+	p := h.page(r.Context()).search(r.URL.Query().Get("q"))
 	p.Nonce = rand.Text()
 	var text bytes.Buffer
 	if err := p.write(&text); err != nil {
@@ -106,12 +106,8 @@ func (h *Handler) page(ctx context.Context) page {
 //go:embed page.html
 var source string
 
-const (
-	// mostRows bounds the rows of a table.
-	mostRows = 50
-	// mostUsage bounds the claims that have their usage shown.
-	mostUsage = 10
-)
+// mostRows bounds the rows of a table.
+const mostRows = 50
 
 // page has what the template shows. Texts of objects are lines without control characters; the template
 // escapes them.
@@ -122,16 +118,18 @@ type page struct {
 	Status inspect.Status
 
 	// The beginnings of what Status has.
-	Problems []inspect.Result
-	Claims   []inspect.Claim
-	Shared   []inspect.SharedVolume
-	Jobs     []inspect.Job
+	Entries []inspect.Entry // one for each cause
+	Claims  []inspect.Claim
+	Shared  []inspect.SharedVolume
+	Jobs    []inspect.Job
 
-	Nodes  []inspect.Agent
-	Usage  []inspect.ClaimUsage // of claims that were counted
-	Events []event
+	Numbers []number
+	Paths   []path
+	Claimed []inspect.ClaimUsage // all claims with what they hold; after search, the first of those that it finds
+	Found   int
+	Events  []event
 
-	HiddenProblems, HiddenNodes, HiddenUsage int
+	HiddenEntries, HiddenPaths int
 
 	now time.Time
 }
@@ -145,16 +143,18 @@ type event struct {
 func newPage(s *inspect.Snapshot) page {
 	status := inspect.NewStatus(s)
 	printing.Clean(&status)
+	entries, usage := inspect.Entries(status.Problems), inspect.NewUsage(s, "")
+	paths := newPaths(s, status)
+	printing.Clean(&usage)
+	printing.Clean(&paths)
 	p := page{
-		Status: status, Time: s.Now.UTC().Format(time.TimeOnly + " MST"), now: s.Now,
-		Problems: first(status.Problems), Claims: first(status.Claims), Shared: first(status.SharedVolumes), Jobs: first(status.Jobs),
+		Status: status, Time: s.Now.UTC().Format(time.TimeOnly + " MST"), now: s.Now, Numbers: newNumbers(s, status, len(usage.Claims)),
+		Entries: first(entries), Claims: first(status.Claims), Shared: first(status.SharedVolumes), Jobs: first(status.Jobs),
+		Paths: first(paths), Claimed: usage.Claims,
 	}
-	p.HiddenProblems = len(status.Problems) - len(p.Problems)
-	p.Nodes = slices.SortedStableFunc(slices.Values(status.Agents), func(a, b inspect.Agent) int { return cmp.Compare(health(a), health(b)) })
-	p.HiddenNodes = len(p.Nodes) - len(first(p.Nodes))
-	p.Nodes = first(p.Nodes)
-	p.Usage, p.HiddenUsage = usageOf(s)
-	for _, e := range first(s.OurEvents()) {
+	p.HiddenEntries, p.HiddenPaths = len(entries)-len(p.Entries), len(paths)-len(p.Paths)
+	events := slices.DeleteFunc(s.OurEvents(), func(e *corev1.Event) bool { return e.Type != corev1.EventTypeWarning && !inspect.IsOurs(*e) })
+	for _, e := range first(events) {
 		p.Events = append(p.Events, newEvent(e, s.Now))
 	}
 	for i := range p.Status.FileSystems {
@@ -164,13 +164,13 @@ func newPage(s *inspect.Snapshot) page {
 	return p
 }
 
-// usageOf returns what the largest claims hold, and how many claims that were counted are left out.
-func usageOf(s *inspect.Snapshot) (largest []inspect.ClaimUsage, hidden int) {
-	usage := inspect.NewUsage(s, "")
-	printing.Clean(&usage)
-	counted := slices.DeleteFunc(usage.Claims, func(c inspect.ClaimUsage) bool { return c.UsedBytes == nil || c.Files == nil || c.CountedAt == nil })
-	largest = counted[:min(len(counted), mostUsage)]
-	return largest, len(counted) - len(largest)
+// search keeps the claims that have a text in the name of their namespace, their file system or their volume.
+func (p page) search(text string) page {
+	p.Claimed = slices.DeleteFunc(slices.Clone(p.Claimed), func(c inspect.ClaimUsage) bool {
+		return !strings.Contains(c.Namespace+"/"+c.Claim+" "+c.FileSystem+" "+c.Volume, text)
+	})
+	p.Found, p.Claimed = len(p.Claimed), first(p.Claimed)
+	return p
 }
 
 func first[T any](all []T) []T { return all[:min(len(all), mostRows)] }
@@ -204,6 +204,14 @@ func (p page) Age(then time.Time) string { return age(p.now, then) }
 
 // Size returns a number of bytes for people.
 func (page) Size(bytes int64) string { return printing.Size(bytes) }
+
+// First returns the beginning of a list.
+func (page) First(all []string) []string { return first(all) }
+
+// IsCommand reports whether a remedy can be copied to a shell.
+func (page) IsCommand(remedy string) bool {
+	return strings.HasPrefix(remedy, "kubectl ") && !strings.ContainsAny(remedy, ";<>|&$`(")
+}
 
 // Near returns as much of a request as has its bar change its color.
 func (page) Near(requested int64) int64 { return requested / 10 * 9 }
