@@ -210,6 +210,7 @@ func (p *planner) output() Output {
 	p.reportPins()
 	p.reportNodePorts()
 	p.reportAddresses()
+	p.reportAuthorities()
 	p.reportChanges()
 	p.sortEvents()
 	return p.out

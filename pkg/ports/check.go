@@ -58,6 +58,7 @@ func targetFields(portsRequired bool) check {
 		"mount_target_ipv6_by_zone":   each(checkLocation, ipv6),
 		"dns_name":                    match(hostName, "a host name"),
 		"availability_zone":           match(zoneName, "an availability zone's name"),
+		"ca_certificates":             optional(authorities),
 		"not_found_since":             moment,
 		"pinned_only":                 flag,
 		"iam":                         flag,

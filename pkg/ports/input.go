@@ -92,7 +92,9 @@ const (
 	OutOfPorts Kind = wellknown.EventOutOfPorts         // condition: it has no port, because none is left
 	TableFull  Kind = wellknown.EventTableFull          // condition: it has no port, because the ConfigMap would be too large
 	Ambiguous  Kind = wellknown.EventAddressConflict    // condition: an address of it is also that of another file system
-	Conflict   Kind = wellknown.EventPortConflict       // condition: a pin, a volume or a Service may have a port of another owner
+	// AuthorityEnds is a condition: its own certificate authority has ended or will soon.
+	AuthorityEnds Kind = wellknown.EventAuthorityEnds
+	Conflict      Kind = wellknown.EventPortConflict // condition: a pin, a volume or a Service may have a port of another owner
 )
 
 // IsCondition reports whether events of the kind hold until an output lacks them.

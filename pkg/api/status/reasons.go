@@ -14,6 +14,7 @@ const (
 	RootVolumeReady = "RootVolumeReady" // mount Jobs can use the file system's root volume
 	Swept           = "Swept"           // sweep Jobs empty the trash
 	Surveyed        = "Surveyed"        // survey Jobs count the directories
+	AuthorityValid  = "AuthorityValid"  // the file system's own certificate authority, if any, is valid for a month or more
 
 	Ready        = "Ready"        // the agent does everything for the node's tunnels that it can
 	PortsFree    = "PortsFree"    // no other process gets ports of tunnels
@@ -34,7 +35,7 @@ const AsExpected = "AsExpected"
 func TypesOf(kind Kind) []string {
 	switch kind {
 	case FileSystem:
-		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed}
+		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed, AuthorityValid}
 	case Node:
 		return []string{Ready, PortsFree, TableServed, TunnelsServe}
 	case Installation:
@@ -62,6 +63,7 @@ var reasons = map[string]reason{
 	wellknown.EventOutOfPorts:         {Usable, "", "raise --stunnel-port-count of the manager"},
 	wellknown.EventTableFull:          {Usable, "", "restrict discovery with --file-system-ids or --file-system-tags"},
 	wellknown.EventAddressConflict:    {Usable, "", "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
+	wellknown.EventAuthorityEnds:      {AuthorityValid, "", "put the new authority beside the old one into ca_certificates, then renew the server's certificate"},
 	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
 	wellknown.EventFileSystemMissing: {Listed, "",
 		"aws efs describe-file-systems --file-system-id ID; check --file-system-ids, --file-system-tags and the account"},

@@ -118,7 +118,7 @@ var remedies = map[string]string{
 	ProbeTimeout:     "check the security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
 	ProbeRefused:     "check the address, and the mount target's state in AWS: nothing listens there",
 	ProbeUnreachable: "check the routes of the node's subnet",
-	ProbeCertificate: "remove a proxy in between; if the server has a certificate of its own, name its authority (EFS_CA_FILE, --ca-file of preflight)",
+	ProbeCertificate: "remove a proxy in between; if the server has a certificate of its own, name its authority (EFS_CA_FILE, ca_certificates of a pinned target, --ca-file of preflight)",
 	ProbeHandshake:   "check the address and what is in between: the server has no TLS, or something breaks it",
 	ProbeClosed:      "check what is between node and mount target: something closes the connection, or TLS is not served",
 	ProbeDenied:      "check the policy of the file system",

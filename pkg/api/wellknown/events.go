@@ -14,6 +14,7 @@ const (
 	EventIdentityLooksWrong  = "IdentityLooksWrong" // the listed file systems seem to be another account's or region's; the table stays as it is
 	EventPortConflict        = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
 	EventAddressConflict     = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
+	EventAuthorityEnds       = "AuthorityEnds"      // the certificate authority of a target has ended, or will within 30 days
 	EventTableUnreadable     = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
 	// EventRootVolumeConflict: an object that is not ours, or another installation's root volume, has
 	// a root volume's or root claim's name.
