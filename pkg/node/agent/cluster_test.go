@@ -210,11 +210,7 @@ func (m *mountTarget) unsilence() {
 func (m *mountTarget) close() {
 	m.unsilence()
 	m.refuse()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, conn := range m.conns {
-		conn.Close()
-	}
+	m.cut()
 }
 
 // pod is an agent and its supervisor.

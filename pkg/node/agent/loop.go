@@ -139,9 +139,17 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 }
 
 func (a *Agent) write(tunnel routing.Tunnel) error {
-	file := a.options.Dir.Spec(tunnel.Name)
+	file, authorities := a.options.Dir.Spec(tunnel.Name), a.options.Dir.Authorities(tunnel.Name)
 	changed := !file.HasContent(tunnel.Spec)
+	if tunnel.Authorities != "" { // before what names the file
+		if err := authorities.Write([]byte(tunnel.Authorities)); err != nil {
+			return err
+		}
+	}
 	err := file.Write(tunnel.Spec)
+	if err == nil && tunnel.CAFile != authorities.Path() {
+		err = authorities.Remove()
+	}
 	if err != nil {
 		return err
 	}
@@ -208,7 +216,7 @@ func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
 
 // peer is what a server is verified by, as in the tunnel's stunnel.conf.
 func (a *Agent) peer(t routing.Tunnel) probe.Peer {
-	peer := probe.Peer{Host: t.Host}
+	peer := probe.Peer{Host: t.Host, CAFile: t.CAFile}
 	if t.Certificate.File != "" {
 		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.Key().Path()
 	}

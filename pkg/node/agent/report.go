@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,8 +168,22 @@ func (a *Agent) unhealthyMessage(state *tunnelState) string {
 	if state.judged.Established {
 		open = ", though open connections go on"
 	}
+	refused := a.status.Tunnels[state.Name].Connection.Is(tunnelspec.ReasonCertificateUntrusted, tunnelspec.ReasonCertificateExpired)
+	if state.Authorities != "" && (refused || probe.Reason(state.judged.Err) == tunnelspec.ProbeCertificate) {
+		cause += "; ca_certificates of the target: " + describe(state.Authorities)
+	}
 	return fmt.Sprintf("tunnel to %s on port %d is unhealthy%s (%s): %s",
 		state.Name, state.Port, open, probe.Reason(state.judged.Err), cause)
+}
+
+// describe returns the subjects and ends of certificates in PEM.
+func describe(authorities string) string {
+	var all []string
+	certificates, _ := ports.Authorities(authorities) // what cannot be parsed is not in a table
+	for _, c := range certificates {
+		all = append(all, fmt.Sprintf("%.200q until %s", c.Subject, c.NotAfter.UTC().Format(time.RFC3339)))
+	}
+	return strings.Join(all, ", ")
 }
 
 // reportAction records that a tunnel moves to another mount target or restarts.

@@ -97,12 +97,17 @@ func (d Dir) Spec(name string) File { return d.tunnelFile(specPrefix, name, spec
 // Certificate is a tunnel's client certificate in PEM.
 func (d Dir) Certificate(name string) File { return d.tunnelFile("-client.", name, ".pem") }
 
-// Remove removes a tunnel's specification and client certificate, if there are any.
+// Authorities are a tunnel's own trusted roots in PEM.
+func (d Dir) Authorities(name string) File { return d.tunnelFile("-ca.", name, ".pem") }
+
+// Remove removes a tunnel's specification, client certificate and own roots, if there are any.
 func (d Dir) Remove(name string) error {
-	if err := d.Spec(name).Remove(); err != nil {
-		return err
+	for _, file := range []File{d.Spec(name), d.Certificate(name), d.Authorities(name)} {
+		if err := file.Remove(); err != nil {
+			return err
+		}
 	}
-	return d.Certificate(name).Remove()
+	return nil
 }
 
 // Config is stunnel's configuration of a tunnel. Only its name has a dot after the prefix.

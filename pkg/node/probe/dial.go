@@ -29,7 +29,8 @@ type Dialer interface {
 
 // Peer is how a tunnel and its servers authenticate to each other.
 type Peer struct {
-	Host string // the server's certificate must be valid for it
+	Host   string // the server's certificate must be valid for it
+	CAFile string // PEM, of the roots that it must come from; "" for the Network's
 	// Cert and Key are the files of the client certificate, in PEM; "" for none.
 	Cert, Key string
 }
@@ -72,7 +73,7 @@ func tcpDialer() *net.Dialer { return &net.Dialer{KeepAlive: -1} }
 
 // Server implements Dialer.
 func (n *Network) Server(ctx context.Context, server netip.AddrPort, peer Peer) (net.Conn, error) {
-	roots, err := n.roots()
+	roots, err := n.rootsOf(peer)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +109,26 @@ func (p Peer) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{certificate}, nil
 }
 
+// rootsOf reads a peer's own file each time, which has few certificates.
+func (n *Network) rootsOf(peer Peer) (*x509.CertPool, error) {
+	if peer.CAFile == "" || peer.CAFile == n.CAFile {
+		return n.roots()
+	}
+	return readRoots(peer.CAFile)
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading trusted certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("reading trusted certificates: no certificate in the file: %s", file)
+	}
+	return pool, nil
+}
+
 // roots reads the file again only when it has changed: a bundle has a hundred certificates, and all
 // servers of a tunnel that fails are probed at once.
 func (n *Network) roots() (*x509.CertPool, error) {
@@ -123,16 +144,11 @@ func (n *Network) roots() (*x509.CertPool, error) {
 	if n.pool != nil && os.SameFile(info, n.info) && info.ModTime().Equal(n.info.ModTime()) && info.Size() == n.info.Size() {
 		return n.pool, nil
 	}
-	text, err := os.ReadFile(n.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading trusted certificates: %w", err)
+	pool, err := readRoots(n.CAFile)
+	if err == nil {
+		n.pool, n.info = pool, info
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading trusted certificates: no certificate in the file: %s", n.CAFile)
-	}
-	n.pool, n.info = pool, info
-	return pool, nil
+	return pool, err
 }
 
 // The other end is looked up more than once: when it closes, its socket is gone a little before this

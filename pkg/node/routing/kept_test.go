@@ -157,3 +157,24 @@ func TestEqualInputsGiveEqualPlansOfKeptTunnels(t *testing.T) {
 		t.Errorf("second plan differs (-first +second):\n%s", diff)
 	}
 }
+
+func TestOwnAuthoritiesOfATarget(t *testing.T) {
+	in := input(nil)
+	own := in.Table.Targets["fs-1"]
+	own.CACertificates = "certificates"
+	in.Table.Targets["fs-1"] = own
+	first := routing.NewPlan(in)
+	in = after(t, first, in, unusable()[routing.Missing])
+	for when, plan := range map[string]routing.Plan{"in the table": first, "missing": routing.NewPlan(in)} {
+		spec, err := tunnelspec.Decode(plan.Tunnels[0].Spec)
+		if err != nil || spec.CAFile != "/own/fs-1.pem" || spec.CASum != tunnelspec.Generation([]byte("certificates")) || plan.Tunnels[0].CAFile != spec.CAFile {
+			t.Errorf("%s: got %+v, %v, want the target's own authorities", when, spec, err)
+		}
+	}
+	own.CACertificates = ""
+	in.Table.Targets["fs-1"] = own
+	plan := routing.NewPlan(in)
+	if spec, err := tunnelspec.Decode(plan.Tunnels[0].Spec); err != nil || spec.CAFile != "/ca.pem" || plan.Tunnels[0].Authorities != "" {
+		t.Errorf("taken out of the table: got %+v, %v, want the agent's", spec, err)
+	}
+}

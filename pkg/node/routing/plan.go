@@ -31,6 +31,8 @@ const RemovalGrace = 10 * time.Minute
 type Settings struct {
 	CAFile string
 	CASum  string // tunnelspec.Tunnel.CASum
+	// OwnCAFile returns the path of the roots of one tunnel, for a target that has some of its own.
+	OwnCAFile func(tunnel string) string
 	// DNSSuffix completes the host name of file systems for which the table has no DNS name; "" when
 	// the region is unknown.
 	DNSSuffix  string
@@ -78,6 +80,9 @@ type Tunnel struct {
 	Standby      bool
 	Identity     clientcert.Identity // what its certificate should contain; the zero Identity if it needs none
 	Certificate  Certificate         // without a file for none
+	CAFile       string              // of the trusted roots
+	CASum        string              // tunnelspec.Tunnel.CASum
+	Authorities  string              // content of CAFile, in PEM, where that is the target's own and known; else ""
 	Restart      int                 // the serial in its specification
 	Spec         []byte              // in the supervisor's format
 }
@@ -193,6 +198,10 @@ func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, Unusabl
 	t := Tunnel{
 		Name: Name(key), Port: port,
 		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location, b.in.Routes),
+		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
+	}
+	if own := target.CACertificates; own != "" {
+		t.Authorities, t.CAFile, t.CASum = own, b.in.Settings.OwnCAFile(t.Name), tunnelspec.Generation([]byte(own))
 	}
 	if unusable := b.check(t); unusable.Reason != "" {
 		return Tunnel{}, unusable
@@ -231,7 +240,7 @@ func (b *builder) complete(t Tunnel, standby bool, state *State) (Tunnel, error)
 func (b *builder) spec(t Tunnel, order []MountTarget) tunnelspec.Tunnel {
 	s := tunnelspec.Tunnel{
 		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum, Restart: t.Restart,
+		CAFile: t.CAFile, CASum: t.CASum, Restart: t.Restart,
 	}
 	if t.Certificate.File != "" {
 		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
@@ -323,7 +332,13 @@ func (b *builder) keep(name string, state State) {
 	if err != nil || !b.in.Used[name] || state.Port == 0 || owned && owner != name {
 		return
 	}
-	t := Tunnel{Name: name, Port: state.Port, Host: last.CheckHost, Identity: state.Identity, Certificate: b.lastCertificate(last)}
+	t := Tunnel{
+		Name: name, Port: state.Port, Host: last.CheckHost, Identity: state.Identity, Certificate: b.lastCertificate(last),
+		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
+	}
+	if own := b.in.Settings.OwnCAFile(name); last.CAFile == own {
+		t.CAFile, t.CASum = own, last.CASum
+	}
 	for _, server := range last.Connect {
 		t.MountTargets = append(t.MountTargets, MountTarget{Address: server.Addr()})
 	}

@@ -39,8 +39,11 @@ func input(change func(*routing.Input)) routing.Input {
 	in := routing.Input{
 		Table:    ports.Table{Targets: map[string]ports.Target{"fs-1": threeZones()}},
 		Location: routing.Location{Zone: "us-east-1b"},
-		Settings: routing.Settings{CAFile: "/ca.pem", ServerPort: 2049, Reserved: []int{wellknown.AgentHTTPPort}},
-		Now:      now,
+		Settings: routing.Settings{
+			CAFile: "/ca.pem", OwnCAFile: func(tunnel string) string { return "/own/" + tunnel + ".pem" },
+			ServerPort: 2049, Reserved: []int{wellknown.AgentHTTPPort},
+		},
+		Now: now,
 	}
 	if change != nil {
 		change(&in)
