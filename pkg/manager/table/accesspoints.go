@@ -6,6 +6,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/awserrors"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -64,7 +65,7 @@ func (o Options) pointProblem(s state, key ports.Key) (problem string, terminal 
 	case s.hasPort(key):
 		return "", false
 	case answer.err != nil:
-		return fmt.Sprintf("access point %s could not be looked up: %s. %s", key.AccessPoint, apiMessage(answer.err), advice(answer.err)), false
+		return fmt.Sprintf("access point %s could not be looked up: %s. %s", key.AccessPoint, awserrors.Message(answer.err), awserrors.Advice(answer.err)), false
 	}
 	return fmt.Sprintf("access point %s is being looked up", key.AccessPoint), false
 }

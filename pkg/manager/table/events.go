@@ -2,12 +2,9 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/manager/awserrors"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -158,8 +156,8 @@ const listsNothing = "list nothing"
 func pollConditions(i inventory) []notice {
 	switch {
 	case i.failure != nil:
-		return []notice{condition("list "+causeOf(i.failure), wellknown.EventDiscoveryFailed, fmt.Sprintf(
-			"file systems could not be listed, so the table stays as it is: %s. %s", apiMessage(i.failure), advice(i.failure)))}
+		return []notice{condition("list "+awserrors.Cause(i.failure), wellknown.EventDiscoveryFailed, fmt.Sprintf(
+			"file systems could not be listed, so the table stays as it is: %s. %s", awserrors.Message(i.failure), awserrors.Advice(i.failure)))}
 	case i.listsNothing():
 		return []notice{condition(listsNothing, wellknown.EventDiscoveryFailed,
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
@@ -178,7 +176,7 @@ func excludedNotice(s targets.Snapshot) (notice, bool) {
 }
 
 func notStored(err error) notice {
-	return condition("not stored "+causeOf(err), wellknown.EventTableNotStored, fmt.Sprintf(
+	return condition("not stored "+awserrors.Cause(err), wellknown.EventTableNotStored, fmt.Sprintf(
 		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Correct what the apiserver "+
 			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err))
 }
@@ -206,14 +204,14 @@ func fileSystemConditions(i inventory) []notice {
 func byCause(failed map[string]error, format string) []notice {
 	ids := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
-		cause := causeOf(failed[id])
+		cause := awserrors.Cause(failed[id])
 		ids[cause] = append(ids[cause], id)
 	}
 	var all []notice
 	for _, cause := range slices.Sorted(maps.Keys(ids)) {
 		err := failed[ids[cause][0]]
 		all = append(all, condition(format+cause, // whichever file systems it hits this time
-			wellknown.EventDiscoveryFailed, fmt.Sprintf(format, status.FirstFew(ids[cause]), apiMessage(err), advice(err))))
+			wellknown.EventDiscoveryFailed, fmt.Sprintf(format, status.FirstFew(ids[cause]), awserrors.Message(err), awserrors.Advice(err))))
 	}
 	return all
 }
@@ -278,66 +276,4 @@ func harmfulOption(object *corev1.PersistentVolume) string {
 		return ""
 	}
 	return volumes.HarmfulMountOption(object)
-}
-
-// apiError is what the AWS SDK's errors of the service itself have.
-type apiError interface {
-	ErrorCode() string
-	ErrorMessage() string
-}
-
-// causeOf is equal for errors that have one cause: their ids, requests, ports and times differ.
-func causeOf(err error) string {
-	if code := apiError(nil); errors.As(err, &code) {
-		return code.ErrorCode() + " " + changing.ReplaceAllString(code.ErrorMessage(), "#")
-	}
-	return changing.ReplaceAllString(err.Error(), "#")
-}
-
-var changing = regexp.MustCompile(`\bfs(ap|mt)?-[0-9a-z]+|[-0-9A-Za-z]*[0-9][-0-9A-Za-z]*`)
-
-// apiMessage is an error of the API as an event shows it, without the id of the request.
-func apiMessage(err error) string {
-	if code := apiError(nil); errors.As(err, &code) {
-		return strings.TrimSuffix(code.ErrorCode()+": "+code.ErrorMessage(), ": ")
-	}
-	return requestID.ReplaceAllString(err.Error(), "")
-}
-
-var requestID = regexp.MustCompile(`(?i),? ?request ?id: [-0-9a-z]*`)
-
-// advice says what to do about an error of the API.
-func advice(err error) string {
-	if code := apiError(nil); errors.As(err, &code) {
-		for _, known := range adviceByCode {
-			if slices.Contains(known.codes, code.ErrorCode()) {
-				return known.advice
-			}
-		}
-	}
-	if network := net.Error(nil); errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
-		return "Check that the manager's pod reaches the EFS API of its region: DNS, NAT gateway or VPC endpoint, security groups"
-	}
-	return "Check the manager's AWS credentials, its region (--aws-region) and its network path to the EFS API"
-}
-
-type codeAdvice struct {
-	codes  []string
-	advice string
-}
-
-var adviceByCode = []codeAdvice{
-	{
-		codes:  []string{"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"},
-		advice: "Allow the manager's AWS role elasticfilesystem:DescribeFileSystems, elasticfilesystem:DescribeMountTargets and elasticfilesystem:DescribeAccessPoints",
-	},
-	{
-		codes: []string{"ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException", "InvalidClientTokenId",
-			"InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationToken"},
-		advice: "Renew the manager's AWS credentials, and check its clock",
-	},
-	{
-		codes:  []string{"ThrottlingException", "Throttling", "TooManyRequestsException", "TooManyRequests", "RequestLimitExceeded"},
-		advice: "The next poll tries again; if this stays, raise --efs-polling-interval",
-	},
 }

@@ -34,29 +34,6 @@ func unreachable(port int) error {
 	return fmt.Errorf("listing file systems: %w", &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("10.0.0.1:%d: i/o timeout", port)})
 }
 
-func TestCausesDiffer(t *testing.T) {
-	denied := awsError(1, "AccessDeniedException", "not authorized")
-	tests := map[string]struct {
-		a, b error
-		same bool
-	}{
-		"another request":      {denied, awsError(2, "AccessDeniedException", "not authorized"), true},
-		"another local port":   {unreachable(40001), unreachable(51234), true},
-		"another code":         {denied, awsError(1, "ThrottlingException", "not authorized"), false},
-		"another message":      {denied, awsError(1, "AccessDeniedException", "explicit deny"), false},
-		"service and network":  {denied, unreachable(40001), false},
-		"another text":         {errBoom, errors.New("bang"), false},
-		"the same plain error": {errBoom, errBoom, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if a, b := causeOf(tt.a), causeOf(tt.b); (a == b) != tt.same {
-				t.Errorf("causes %q and %q", a, b)
-			}
-		})
-	}
-}
-
 func TestDiscoveryFailedSaysWhatToDo(t *testing.T) {
 	tests := map[string]struct {
 		err  error

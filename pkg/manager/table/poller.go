@@ -12,6 +12,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/awserrors"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 )
@@ -210,7 +211,7 @@ func (p *poller) lookUp(ctx context.Context, round *lookups, fileSystemID string
 		if failure != nil {
 			answer = round.before[key]
 			// The text of an error differs each time, and a change of it is news for all that wait.
-			if answer.err == nil || causeOf(answer.err) != causeOf(failure) {
+			if answer.err == nil || awserrors.Cause(answer.err) != awserrors.Cause(failure) {
 				answer.err = failure
 			}
 		}
