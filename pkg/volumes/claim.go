@@ -31,6 +31,7 @@ type Claim struct {
 	Capacity        resource.Quantity
 	Restore         types.UID // of the deleted claim whose directory it wants back, or ""
 	Source          string    // the name of the claim that it is to be a copy of, or ""
+	GID             int       // that was allocated for its access point; 0 for none
 	// SourceFileSystemID and Copies are where that is; From sets them.
 	SourceFileSystemID string
 	Copies             operations.Source
@@ -64,6 +65,9 @@ func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error
 	var err error
 	if claim.Path, err = class.path(object); err != nil {
 		return Claim{}, refuse(err.Error())
+	}
+	if findings := class.checkPoint(claim); len(findings) > 0 {
+		return Claim{}, refuse(findings...)
 	}
 	return claim, nil
 }

@@ -36,6 +36,8 @@ type Class struct {
 	Directory    operations.Directory // how a new one is made
 	AllowLowGIDs bool                 // the range of gids may begin below wellknown.DefaultGIDMin
 	KeepDeleted  string               // in the trash: a duration, "forever", or "" for not at all
+
+	AccessPoints *AccessPoints // of a class of the AWS EFS CSI driver; nil for directories alone
 }
 
 // ParseClass parses a storage class. The error is a Refusal that names everything that is wrong with
@@ -74,6 +76,9 @@ func isReclaimPolicy(policy string) bool {
 }
 
 func (c *Class) setMountOptions(options []string) (findings []string) {
+	if c.AccessPoints != nil {
+		options = c.driverMountOptions(options)
+	}
 	c.MountOptions, findings = mergeMountOptions(wellknown.DefaultMountOptions, options)
 	return findings
 }
@@ -151,9 +156,11 @@ func parameters() []parameter {
 	}
 }
 
-func parameterNames() []string {
+func parameterNames() []string { return parameterNamesOf(parameters()) }
+
+func parameterNamesOf(parameters []parameter) []string {
 	var names []string
-	for _, p := range parameters() {
+	for _, p := range parameters {
 		names = append(names, p.name)
 	}
 	slices.Sort(names)
@@ -162,26 +169,34 @@ func parameterNames() []string {
 
 // setParameters sets the class's fields, and returns what is wrong with the parameters.
 func (c *Class) setParameters(given map[string]string) []string {
+	if _, ofDriver := given[parameterMode]; ofDriver {
+		return c.setDriverParameters(given)
+	}
 	c.BasePath = wellknown.DefaultBasePath
 	c.Pattern, _ = ParsePattern(wellknown.DefaultPathPattern) // a test parses it, too
 	c.Rules.RefuseExisting = !wellknown.DefaultAdoptExisting
+	findings := c.set(parameters(), given, unknownParameter)
+	c.inheritGroup()
+	return append(findings, c.contradictions(given)...)
+}
+
+// set sets the fields of the given parameters; unknown says what to write in place of any other one.
+func (c *Class) set(allowed []parameter, given map[string]string, unknown func(key string) string) (findings []string) {
 	known := map[string]parameter{}
-	for _, p := range parameters() {
+	for _, p := range allowed {
 		known[p.name] = p
 	}
-	var findings []string
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		p, ok := known[key]
 		if !ok {
-			findings = append(findings, unknownParameter(key))
+			findings = append(findings, unknown(key))
 			continue
 		}
 		if err := p.set(c, given[key]); err != nil {
 			findings = append(findings, fmt.Sprintf("parameter %s is %s: %v", key, quoted(given[key]), err))
 		}
 	}
-	c.inheritGroup()
-	return append(findings, c.contradictions(given)...)
+	return findings
 }
 
 // inheritGroup sets the setgid bit where a group of the class may write. Kubelet makes a subPath as root, with the

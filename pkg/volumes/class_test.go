@@ -181,7 +181,6 @@ func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 	const accounts = "pin file systems of other accounts in ConfigMap efs-stunnel-pinned"
 	const tunnel = "use default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system"
 	tests := map[string]string{ // key -> advice
-		"provisioningMode":      "leave it out: every volume is a directory",
 		"fileSystemId":          "use default_file_system_id, and file_system_ids for what claims may ask for",
 		"fileSystemIdConfigRef": "use default_file_system_id with the id itself",
 		"fileSystemIdSecretRef": "use default_file_system_id with the id itself",
@@ -219,18 +218,6 @@ func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 			_, err := volumes.ParseClass(newClass(map[string]string{key: "x"}))
 			wantRefusal(t, err, `storage class "efs": unknown parameter "`+key+`": `+advice)
 		})
-	}
-}
-
-// The class of the EFS CSI driver that tutorials show: what it refuses is what leads to a class that is
-// accepted, so all of it must fit into an event.
-func TestParseClassRefusesTheDriversClassInOneEvent(t *testing.T) {
-	_, err := volumes.ParseClass(newClass(map[string]string{
-		"provisioningMode": "efs-ap", "fileSystemId": "fs-09a658ebf884ec043", "directoryPerms": "700", "uid": "1000", "gid": "1000",
-		"gidRangeStart": "1000", "gidRangeEnd": "2000", "basePath": "/dynamic_provisioning",
-	}, func(c *storagev1.StorageClass) { c.MountOptions = []string{"tls"} }))
-	if err == nil || len(err.Error()) > 1024 || !strings.Contains(err.Error(), `mount option "tls"`) {
-		t.Errorf("refused with %q", err)
 	}
 }
 

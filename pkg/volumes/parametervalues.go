@@ -178,7 +178,6 @@ func foreignParameters() map[string]string {
 		"archiveOnDelete": "use keep_deleted with a duration or forever: deleted data stays in the trash so long",
 
 		// How it is reached.
-		"provisioningMode":    leaveOut + "every volume is a directory",
 		"enforceZoneAffinity": "use enforce_zone_affinity",
 		"az":                  leaveOut + "every node uses the mount target of its own zone",
 		"encryptInTransit":    leaveOut + "volumes are always encrypted in transit",

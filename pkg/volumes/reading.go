@@ -35,8 +35,10 @@ type Volume struct {
 	FileSystemID string
 	Path         string
 	Port         int // in its mount options; 0 for none
-	Policy       corev1.PersistentVolumeReclaimPolicy
-	Keep         string // how long the trash keeps its directory, as an operation has it
+	// AccessPointID is that of the access point on its directory, which is deleted with the directory; "" for none.
+	AccessPointID string
+	Policy        corev1.PersistentVolumeReclaimPolicy
+	Keep          string // how long the trash keeps its directory, as an operation has it
 
 	// Namespace, Claim and ClaimUID are the owner's, "" for a volume without a claim.
 	Namespace, Claim string
@@ -72,6 +74,9 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 		if claims := ClaimsOf(object); len(claims) > 0 {
 			volume.ClaimUID = claims[0]
 		}
+		if onPoint(object) {
+			volume.Path, volume.AccessPointID = object.Annotations[wellknown.AnnotationPath], object.Annotations[wellknown.AnnotationAccessPointID]
+		}
 		volume.Problem = problemOf(object, volume)
 	case Original:
 		volume.Problem = problemOf(object, volume)
@@ -80,6 +85,12 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	case Foreign:
 	}
 	return volume
+}
+
+// onPoint reports whether a volume of ours is the root of an access point. Its directory is in an annotation then:
+// the ledger, which must have the volume as an owner there, keeps an edit of that from removing anything else.
+func onPoint(object *corev1.PersistentVolume) bool {
+	return object.Annotations[wellknown.AnnotationAccessPointID] != "" && object.Spec.NFS != nil && object.Spec.NFS.Path == "/"
 }
 
 // kindOf checks the class first: no annotation makes a root volume a tenant's volume.
@@ -145,11 +156,11 @@ func problemOf(object *corev1.PersistentVolume, volume Volume) string {
 	if source.Server != wellknown.LoopbackAddress {
 		return fmt.Sprintf("its server is %s, not %s", quoted(source.Server), wellknown.LoopbackAddress)
 	}
-	if err := operations.CheckPath(source.Path); err != nil {
+	if err := operations.CheckPath(volume.Path); err != nil {
 		return operations.Shorten(err.Error(), maxMessageBytes)
 	}
-	if path, ok := object.Annotations[wellknown.AnnotationPath]; ok && path != source.Path {
-		return fmt.Sprintf("its annotation %s is %s, but its path is %s", wellknown.AnnotationPath, quoted(path), quoted(source.Path))
+	if path, ok := object.Annotations[wellknown.AnnotationPath]; ok && path != volume.Path {
+		return fmt.Sprintf("its annotation %s is %s, but its path is %s", wellknown.AnnotationPath, quoted(path), quoted(volume.Path))
 	}
 	if err := ports.CheckTargetID(volume.FileSystemID); err != nil {
 		return fmt.Sprintf("its annotation %s is %s, which is not the id of a file system", wellknown.AnnotationFileSystemID, quoted(volume.FileSystemID))

@@ -111,6 +111,7 @@ type record struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	Zone         string            `json:"zone,omitempty"`
 	Keep         string            `json:"keep,omitempty"`
+	Point        *pointRecord      `json:"point,omitempty"`
 }
 
 func newRecord(claim Claim, class Class, choice Choice) record {
@@ -123,6 +124,10 @@ func newRecord(claim Claim, class Class, choice Choice) record {
 		Labels:       claim.Labels,
 		Zone:         choice.Zone,
 		Keep:         class.KeepDeleted,
+	}
+	if p := class.AccessPoints; p != nil {
+		r.Point = &pointRecord{IAM: p.IAM, Untagged: !p.Tagged}
+		r.Point.UID, r.Point.GID = p.user(claim.GID)
 	}
 	if r.MountOptions == wellknown.DefaultMountOptions {
 		r.MountOptions = ""
@@ -197,6 +202,9 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 		operation.ShareAcrossNamespaces = class.Rules.ShareAcrossNamespaces
 	default:
 		operation.Directory, operation.Rules = class.Directory, class.Rules
+		if p := class.AccessPoints; p != nil {
+			operation.UID, operation.GID = p.user(claim.GID)
+		}
 	}
 	var err error
 	if operation.Record, err = json.Marshal(newRecord(claim, class, choice)); err != nil {
@@ -264,7 +272,7 @@ func WithAttempt(operation operations.Operation, number int) (operations.Operati
 // Created returns the message of a claim's event about its new volume, with what the claim's author may not
 // expect of it. The sharer is another claim with the same directory, and the note is the mount Job's, each "" for none.
 func Created(volume *corev1.PersistentVolume, sharer, note string) string {
-	about := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Spec.NFS.Path, volume.Labels[wellknown.LabelFileSystemID])
+	about := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Annotations[wellknown.AnnotationPath], volume.Labels[wellknown.LabelFileSystemID])
 	if sharer != "" {
 		about += ", which claim " + sharer + " has, too"
 	}

@@ -50,6 +50,8 @@ const (
 	AnnotationSurveyRequested = keyPrefix + "survey-requested"
 	// AnnotationAccessPointID, on a volume, names the access point that its port leads to.
 	AnnotationAccessPointID = keyPrefix + "access-point-id"
+	// AnnotationIAM, on a volume, says that the tunnel of its access point presents an IAM identity.
+	AnnotationIAM = keyPrefix + "iam"
 	// AnnotationSharedVolume, on a volume and on its claim, is the namespace and name of the
 	// SharedVolume that they were made for.
 	AnnotationSharedVolume = keyPrefix + "shared-volume"

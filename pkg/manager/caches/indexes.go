@@ -74,6 +74,9 @@ func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok
 	if shared || id == "" || nfs == nil || nfs.Server != wellknown.LoopbackAddress || volume.Spec.StorageClassName == wellknown.RootStorageClass {
 		return "", "", false
 	}
+	if nfs.Path == "/" && volume.Annotations[wellknown.AnnotationAccessPointID] != "" {
+		return id, volume.Annotations[wellknown.AnnotationPath], true // the root of an access point
+	}
 	return id, nfs.Path, true
 }
 

@@ -1,0 +1,246 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// AccessPoints are what a class of the AWS EFS CSI driver requests of its volumes' access points.
+type AccessPoints struct {
+	UID, GID       int // Unset has one allocated
+	GIDMin, GIDMax int // of those that are allocated
+	IAM            bool
+	Tagged         bool
+
+	unique bool // a directory of its own for each claim, whatever the pattern
+}
+
+// Unset is the uid or gid of a class that has one allocated for each access point.
+const Unset = -1
+
+// The defaults of the driver's documentation, and the limits of the root directory of an access point.
+const (
+	driverGIDMin, driverGIDMax = 50000, 7000000
+
+	maxPointPathBytes = 100
+	maxPointPathDepth = 4
+)
+
+const (
+	parameterMode    = "provisioningMode"
+	modeAccessPoints = "efs-ap"
+)
+
+// driverParameters returns the parameters of the driver that hold in a class with its provisioningMode.
+func driverParameters() []parameter {
+	points := func(field func(*AccessPoints) *bool) func(*Class, string) error {
+		return boolean(func(c *Class) *bool { return field(c.AccessPoints) })
+	}
+	numbered := func(lowest int64, field func(*AccessPoints) *int) func(*Class, string) error {
+		return number(lowest, func(c *Class) *int { return field(c.AccessPoints) })
+	}
+	return []parameter{
+		{parameterMode, setProvisioningMode},
+		{"fileSystemId", setFileSystem},
+		{"directoryPerms", setMode},
+		{"uid", numbered(0, func(p *AccessPoints) *int { return &p.UID })},
+		{"gid", numbered(0, func(p *AccessPoints) *int { return &p.GID })},
+		{"gidRangeStart", numbered(1, func(p *AccessPoints) *int { return &p.GIDMin })},
+		{"gidRangeEnd", numbered(1, func(p *AccessPoints) *int { return &p.GIDMax })},
+		{"basePath", setDriverBasePath},
+		{"subPathPattern", setPattern},
+		{"ensureUniqueDirectory", points(func(p *AccessPoints) *bool { return &p.unique })},
+		{"enableTagging", points(func(p *AccessPoints) *bool { return &p.Tagged })},
+		{"reuseAccessPoint", setReuse},
+		{"enforceZoneAffinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
+	}
+}
+
+func setProvisioningMode(_ *Class, value string) error {
+	if value != modeAccessPoints {
+		return errors.New("write " + modeAccessPoints + ", or leave it out, with the parameters of this provisioner: every volume is a directory then")
+	}
+	return nil
+}
+
+func setFileSystem(c *Class, value string) error {
+	if value == wellknown.DefaultFileSystemID || setDefaultFileSystem(c, value) != nil {
+		return errors.New("write a file system's id such as fs-0123456789abcdef0")
+	}
+	c.FileSystemIDs = []string{value}
+	return nil
+}
+
+// setDriverBasePath takes the root for an empty path, and a path without its first slash, as the driver does.
+func setDriverBasePath(c *Class, value string) error {
+	return setBasePath(c, "/"+strings.Trim(value, "/"))
+}
+
+func setReuse(_ *Class, value string) error {
+	if value != "false" {
+		return errors.New(`leave it out: write a subPathPattern such as ${.PVC.namespace}/${.PVC.name} with ensureUniqueDirectory: "false", ` +
+			"so that a claim that is made again has the directory of the one before, through an access point of its own")
+	}
+	return nil
+}
+
+// setDriverParameters does for a class of the driver what setParameters does for one of ours.
+func (c *Class) setDriverParameters(given map[string]string) []string {
+	if mixed := ownParameters(given); len(mixed) > 0 {
+		return []string{fmt.Sprintf("parameter %s is for classes of the AWS EFS CSI driver, and %s for those of this provisioner: leave out one or the other",
+			parameterMode, strings.Join(mixed, ", "))}
+	}
+	c.AccessPoints = &AccessPoints{UID: Unset, GID: Unset, GIDMin: driverGIDMin, GIDMax: driverGIDMax, Tagged: true, unique: true}
+	c.BasePath = "/"
+	c.Pattern, _ = ParsePattern("${" + variableVolume + "}")
+	findings := c.set(driverParameters(), given, unknownDriverParameter)
+	if _, ok := given["subPathPattern"]; ok && c.AccessPoints.unique && len(findings) == 0 {
+		c.Pattern, _ = ParsePattern(c.Pattern.text + "-${" + variableUID + "}")
+	}
+	return append(findings, c.driverContradictions(given)...)
+}
+
+// ownParameters returns the parameters that only classes of ours have.
+func ownParameters(given map[string]string) []string {
+	shared := parameterNamesOf(driverParameters())
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(key string) bool {
+		return !slices.Contains(parameterNames(), key) || slices.Contains(shared, key)
+	})
+}
+
+func unknownDriverParameter(key string) string {
+	const crossAccount = "pin file systems of other accounts in ConfigMap " + wellknown.PinnedConfigMap
+	what := "unknown parameter " + quoted(key)
+	advice, foreign := map[string]string{
+		"fileSystemIdConfigRef": "use fileSystemId with the id itself", "fileSystemIdSecretRef": "use fileSystemId with the id itself",
+		"az":         leaveOut + "every node uses the mount target of its own zone",
+		"awsRoleArn": crossAccount, "externalId": crossAccount, "crossaccount": crossAccount,
+	}[key]
+	switch own, ok := similar(key, parameterNamesOf(driverParameters())); {
+	case foreign:
+		return what + ": " + advice
+	case strings.HasPrefix(key, "csi.storage.k8s.io/"):
+		return what + ": " + leaveOut + "it is for CSI drivers"
+	case ok:
+		return what + ": use " + own
+	}
+	return what + ": allowed are " + strings.Join(parameterNamesOf(driverParameters()), ", ")
+}
+
+func (c *Class) driverContradictions(given map[string]string) (findings []string) {
+	has := func(key string) bool { _, ok := given[key]; return ok }
+	for _, key := range []string{"fileSystemId", "directoryPerms"} {
+		if !has(key) {
+			findings = append(findings, "parameter "+key+" is missing: "+parameterMode+" "+modeAccessPoints+" requires it")
+		}
+	}
+	switch p := c.AccessPoints; {
+	case has("gidRangeStart") != has("gidRangeEnd"):
+		findings = append(findings, "write gidRangeStart and gidRangeEnd both, or neither")
+	case p.GIDMin > p.GIDMax:
+		findings = append(findings, fmt.Sprintf("parameter gidRangeStart is %d: it must not be above gidRangeEnd, %d", p.GIDMin, p.GIDMax))
+	}
+	return findings
+}
+
+// Allocates reports whether each access point gets a gid of its own.
+func (p *AccessPoints) Allocates() bool { return p != nil && (p.UID == Unset || p.GID == Unset) }
+
+// user returns the user of an access point; gid is the one that was allocated for it.
+func (p *AccessPoints) user(gid int) (uid, group int) {
+	uid, group = p.UID, p.GID
+	if uid == Unset {
+		uid = gid
+	}
+	if group == Unset {
+		group = gid
+	}
+	return uid, group
+}
+
+// checkPoint refuses what no access point can be made of.
+func (c Class) checkPoint(claim Claim) []string {
+	if c.AccessPoints == nil {
+		return nil
+	}
+	var findings []string
+	if depth := strings.Count(claim.Path, "/"); len(claim.Path) > maxPointPathBytes || depth > maxPointPathDepth {
+		findings = append(findings, fmt.Sprintf("the directory %s has %d bytes and %d levels, and that of an access point at most %d and %d: shorten basePath or subPathPattern of storage class %s",
+			quoted(claim.Path), len(claim.Path), depth, maxPointPathBytes, maxPointPathDepth, quoted(c.Name)))
+	}
+	if c.AccessPoints.Allocates() && (claim.Source != "" || claim.Restore != "") {
+		findings = append(findings, fmt.Sprintf("data of another claim keeps its owners, whose files the access point's user could not write: use a class with uid and gid, which storage class %s has not", quoted(c.Name)))
+	}
+	return findings
+}
+
+// driverMountOptions leaves out the options that efs-utils takes and that hold here: volumes are always encrypted,
+// and iam has the tunnel of the access point present an identity.
+func (c *Class) driverMountOptions(options []string) (rest []string) {
+	for option := range strings.SplitSeq(strings.Join(options, ","), ",") {
+		switch strings.TrimSpace(option) {
+		case "tls":
+		case "iam":
+			c.AccessPoints.IAM = true
+		default:
+			rest = append(rest, option)
+		}
+	}
+	return rest
+}
+
+// pointRecord is the part of a record that an access point is made of.
+type pointRecord struct {
+	UID      int  `json:"uid"`
+	GID      int  `json:"gid"`
+	IAM      bool `json:"iam,omitempty"`
+	Untagged bool `json:"untagged,omitempty"`
+}
+
+// Point describes the access point of a volume.
+type Point struct {
+	FileSystemID string
+	Volume       string // which is its client token
+	Path         string
+	UID, GID     int
+	IAM          bool // its tunnel presents an identity
+	Tags         map[string]string
+}
+
+// PointOf returns the access point that an operation of Begin requests; ok is false where it requests none.
+func PointOf(o operations.Operation) (p Point, ok bool) {
+	r, err := decodeRecord(o)
+	if err != nil || r.Point == nil {
+		return Point{}, false
+	}
+	p = Point{FileSystemID: r.FileSystemID, Volume: o.Volume, Path: o.Path, UID: r.Point.UID, GID: r.Point.GID, IAM: r.Point.IAM}
+	if !r.Point.Untagged {
+		p.Tags = map[string]string{
+			wellknown.TagDriver:  wellknown.ValueTrue,
+			wellknown.TagCluster: o.Cluster,
+			wellknown.TagClaim:   operations.Truncate(o.Namespace+"/"+o.Claim, maxTagBytes),
+			wellknown.TagVolume:  o.Volume,
+		}
+	}
+	return p, true
+}
+
+// maxTagBytes is the longest value of a tag.
+const maxTagBytes = 256
+
+// OnPoint makes a volume of FromOperation one of the access point on its directory.
+func OnPoint(volume *corev1.PersistentVolume, id string, iam bool) {
+	volume.Annotations[wellknown.AnnotationAccessPointID] = id
+	if iam {
+		volume.Annotations[wellknown.AnnotationIAM] = wellknown.ValueTrue
+	}
+	volume.Spec.NFS.Path = "/" // EFS makes the directory the root of the tunnel
+}
