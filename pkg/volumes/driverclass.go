@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// AccessPoints are what a class of the AWS EFS CSI driver requests of its volumes' access points.
+// AccessPoints holds what a class of the AWS EFS CSI driver requests of its volumes' access points.
 type AccessPoints struct {
 	UID, GID       int // Unset has one allocated
 	GIDMin, GIDMax int // of those that are allocated

@@ -15,11 +15,13 @@ const (
 	CloneFailed        = "CloneFailed"        // a clone Job could not copy the volume
 	VolumeRefused      = "VolumeRefused"      // the volume cannot be created
 	CleanupFailed      = "CleanupFailed"      // a mount Job could not remove the directory, or may not
+	AccessPointFailed  = "AccessPointFailed"  // the access point cannot be created, deleted or used
 	NotAdopted         = "NotAdopted"         // a volume of the original system is in the way
 
 	// Nothing is wrong with a claim of these.
 	WaitsForJob     = "WaitsForJob"     // the next mount Job makes the directory
 	DirectoryIsMade = "DirectoryIsMade" // by a mount Job
+	PointIsMade     = "PointIsMade"     // the access point of the volume, or its local port
 	VolumeIsCopied  = "VolumeIsCopied"  // by a clone Job
 )
 
@@ -36,6 +38,7 @@ var causeRemedies = map[string]string{
 	CloneFailed:        "do what the message says; what is copied stays, and it is retried with waits of up to 16 minutes",
 	VolumeRefused:      "what the message says: a volume to delete or rename, a policy or webhook, or a permission that the manager's ClusterRole lacks",
 	CleanupFailed:      "do what the message says; it is retried",
+	AccessPointFailed:  "do what the message says: usually a permission of the manager's AWS role, or the limit of access points; it is retried",
 	NotAdopted: "kubectl describe pv of the volume that the message names says why; if its data is not needed, delete its object, " +
 		"else set this volume's policy to Retain",
 }
@@ -45,5 +48,5 @@ func CauseRemedy(cause string) string { return causeRemedies[cause] }
 
 // IsProgress reports whether a cause is no problem: what is done takes its time.
 func IsProgress(cause string) bool {
-	return cause == WaitsForJob || cause == DirectoryIsMade || cause == VolumeIsCopied
+	return cause == WaitsForJob || cause == DirectoryIsMade || cause == PointIsMade || cause == VolumeIsCopied
 }

@@ -147,10 +147,18 @@ func (p *claimPlanner) refuse(cause, why string) {
 
 // create leaves the claim's annotations and verdict alone: the next plan sees the volume.
 func (p *claimPlanner) create(a Attempt) Plan {
-	switch port := p.Targets.Port(a.FileSystemID); {
+	creation := CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message}
+	port := p.Targets.Port(a.FileSystemID)
+	if point, ok := volumes.PointOf(a.Operation); ok && port != 0 {
+		creation.IAM = point.IAM
+		if creation.AccessPointID, creation.PointPort = p.point(point); creation.PointPort == 0 {
+			return p.annotated()
+		}
+	}
+	switch {
 	case port != 0:
 		p.Verdict = VerdictOn(p.Claim)
-		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message})
+		p.add(creation)
 		return p.Plan
 	case !p.Targets.Known:
 		p.reportWait(status.WaitsForFileSystem, p.Targets.Problem)
@@ -221,6 +229,12 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 	}
 	if err != nil || choice.FileSystemID == "" {
 		return operation, choice, err
+	}
+	if p := class.AccessPoints; p.Allocates() {
+		var wait string
+		if claim.GID, wait = s.Points.GID(choice.FileSystemID, volumes.VolumeName(claim.UID), p.GIDMin, p.GIDMax); claim.GID == 0 {
+			return operation, volumes.Choice{Wait: wait}, nil
+		}
 	}
 	operation, err = volumes.Begin(claim, class, choice, s.Cluster)
 	operation.Joins = operation.Kind == operations.Setup && s.InUse(choice.FileSystemID, claim.Path)

@@ -72,7 +72,16 @@ type (
 		FileSystemID string
 		GID          int
 		Note         string // for the event about the claim; "" is none
+		// AccessPointID and PointPort are those of the volume's access point, zero for one that is a
+		// directory; IAM says that its tunnel presents an identity.
+		AccessPointID string
+		PointPort     int
+		IAM           bool
 	}
+	// CreatePoint begins to create the access point of a volume, unless that has begun.
+	CreatePoint struct{ Point volumes.Point }
+	// DeletePoint begins to delete the access point of a volume whose directory has been dealt with.
+	DeletePoint struct{ Volume, ID string }
 	// AdoptVolume makes a volume of the original system ours.
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
 	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.

@@ -57,6 +57,19 @@ type State struct {
 	InUse func(fileSystemID, path string) bool
 	// Attempts are what mount Jobs did for a volume, newest first.
 	Attempts func(volume string) []Attempt
+	// Points are the access points of volumes, as this replica has observed and requested them.
+	Points Points
+}
+
+// Points answers from memory. A problem is why the latest try failed; tries go on by themselves.
+type Points interface {
+	// Made returns the access point that was made for a volume, "" while there is none.
+	Made(volume string) (id string, problem Verdict)
+	Deleted(id string) (deleted bool, problem Verdict)
+	// GID returns the gid that is reserved for a volume's access point, or what it waits for.
+	GID(fileSystemID, volume string, lowest, highest int) (gid int, wait string)
+	// IsMissing reports whether EFS lists the access points of a file system, and not this one.
+	IsMissing(fileSystemID, id string) bool
 }
 
 // Volume is one that names the claim.
@@ -69,6 +82,8 @@ type Volume struct {
 	Shared bool
 	// Kept says that one of these is not to be cleaned up: it is in use, or its policy is Retain.
 	Kept bool
+	// PointShared says that another volume object has the same access point.
+	PointShared bool
 	// Unadopted is a volume of the original system with the same directory, or with one above or
 	// inside it, that the ledger does not know yet; nil if there is none.
 	Unadopted *corev1.PersistentVolume

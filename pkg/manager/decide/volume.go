@@ -141,6 +141,7 @@ func (p *volumePlanner) maintain() {
 		p.reportProblem(status.CleanupFailed, "nothing is removed, because the volume is not what it says it is: "+v.Problem)
 	}
 	if !v.NeedsCleanup(v.Claim) {
+		p.checkPoint()
 		p.takeBack()
 	} else if p.cleanUp(); p.deletes {
 		return
@@ -206,7 +207,7 @@ func (p *volumePlanner) expand() {
 //	newest cleanup            what is done
 //	none, or of another life  asked for
 //	running                   nothing
-//	done                      volume deleted; reported if the directory stays
+//	done                      access point deleted, then the volume; reported if the directory stays
 //	any other                 while an unadopted volume has the directory: reported, nothing else
 //	blocked                   asked for at once, with those in the way
 //	lost, failed              asked for after a wait; reported if failed
@@ -219,6 +220,9 @@ func (p *volumePlanner) cleanUp() {
 	case last.running():
 		p.await(last)
 	case last.Unused && last.done() && last.Operation.Path == operation.Path:
+		if !p.isPointDeleted() {
+			return
+		}
 		if last.Result.Reason != "" {
 			p.reportSkipped(last.Result.Reason, last.Result.Message)
 		}

@@ -1,0 +1,62 @@
+package decide
+
+import (
+	"fmt"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// point plans the access point of a volume whose directory is made, and returns it once its tunnel has a port.
+//
+//	access point     local port   what is done
+//	none             none         created
+//	cannot be made   none         reported; tries go on
+//	made             none         nothing: the table gives it one, or says why not
+//	made             given        returned, for the volume
+func (p *claimPlanner) point(want volumes.Point) (id string, port int) {
+	id, problem := p.Points.Made(want.Volume)
+	tunnel := p.Targets.Tunnels[ports.Key{FileSystem: want.FileSystemID, AccessPoint: id}]
+	p.progress = Verdict{status.PointIsMade, fmt.Sprintf("the access point of directory %s is made", want.Path)}
+	switch {
+	case id == "":
+		p.add(CreatePoint{want})
+	case tunnel.Port == 0 && tunnel.Problem != "":
+		problem = Verdict{status.WaitsForFileSystem, tunnel.Problem}
+	case tunnel.Port == 0:
+		p.progress.Message = fmt.Sprintf("access point %s gets a local port", id)
+	}
+	if problem != (Verdict{}) {
+		p.reportWait(problem.Cause, problem.Message)
+	}
+	return id, tunnel.Port
+}
+
+// isPointDeleted plans the deletion of the access point of a volume whose directory is dealt with, and reports whether
+// none is left: until then, the volume is what the access point is known from.
+func (p *volumePlanner) isPointDeleted() bool {
+	v := p.volume
+	if v.AccessPointID == "" || v.PointShared {
+		return true
+	}
+	deleted, problem := p.Points.Deleted(v.AccessPointID)
+	if deleted {
+		return true
+	}
+	p.add(DeletePoint{v.Name, v.AccessPointID})
+	if problem != (Verdict{}) {
+		p.warn(problem.Cause, "access point", problem.Message)
+	}
+	p.inJob = problem == Verdict{}
+	return false
+}
+
+// checkPoint reports that pods cannot reach the volume's directory any more, although it is there.
+func (p *volumePlanner) checkPoint() {
+	if v := p.volume; v.AccessPointID != "" && p.Points.IsMissing(v.FileSystemID, v.AccessPointID) {
+		p.warn(status.AccessPointFailed, "access point", fmt.Sprintf("access point %s of file system %s was deleted in AWS, so that pods cannot mount the volume: "+
+			"the data is in %s; make a volume of that directory", v.AccessPointID, v.FileSystemID, v.Path))
+		p.Unsettled = true
+	}
+}
