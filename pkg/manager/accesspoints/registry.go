@@ -1,0 +1,164 @@
+package accesspoints
+
+import (
+	"fmt"
+	"maps"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// registry remembers access points, and the calls that are under way.
+type registry struct {
+	wanted   map[string]volumes.Point   // by volume, until they are made
+	made     map[string]made            // by volume, since the start
+	deleting map[string]string          // the volume of an access point that is to be deleted
+	deleted  map[string]bool            // access points
+	problems map[key]decide.Verdict     // of calls that are tried again
+	listed   map[string]map[string]bool // the access points of a file system that was listed
+	gids     map[string]*gids           // by file system
+}
+
+type made struct {
+	key ports.Key
+	iam bool
+}
+
+// gids are the numbers that access points of a file system have or are to have.
+type gids struct {
+	used     map[int]bool
+	reserved map[string]int // by volume
+}
+
+func newRegistry() registry {
+	return registry{
+		wanted: map[string]volumes.Point{}, made: map[string]made{}, deleting: map[string]string{}, deleted: map[string]bool{},
+		problems: map[key]decide.Verdict{}, listed: map[string]map[string]bool{}, gids: map[string]*gids{},
+	}
+}
+
+// volumeOf returns the volume that a call is about, "" for all.
+func (r *registry) volumeOf(k key) string {
+	switch k.call {
+	case createCall:
+		return k.name
+	case deleteCall:
+		return r.deleting[k.name]
+	}
+	return ""
+}
+
+func (r *registry) add(want volumes.Point, point efs.AccessPoint) {
+	delete(r.wanted, want.Volume)
+	delete(r.problems, key{createCall, want.Volume})
+	r.made[want.Volume] = made{ports.Key{FileSystem: want.FileSystemID, AccessPoint: point.ID}, want.IAM}
+	if points := r.listed[want.FileSystemID]; points != nil {
+		points[point.ID] = true
+	}
+}
+
+func (r *registry) remove(id string) (volume string) {
+	volume = r.deleting[id]
+	r.deleted[id] = true
+	delete(r.deleting, id)
+	delete(r.made, volume)
+	delete(r.problems, key{deleteCall, id})
+	return volume
+}
+
+// observe replaces what is known of a file system. An access point that was made while it was listed may not be in
+// the list.
+func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun []volumes.Point, isKnown func(volume string) bool) {
+	listed, numbers := map[string]bool{}, &gids{used: map[int]bool{}, reserved: map[string]int{}}
+	if before := r.gids[fileSystemID]; before != nil {
+		numbers.reserved = before.reserved
+		maps.DeleteFunc(numbers.reserved, func(volume string, _ int) bool { return !isKnown(volume) })
+	}
+	for _, m := range r.made {
+		if m.key.FileSystem == fileSystemID {
+			listed[m.key.AccessPoint] = true
+		}
+	}
+	for _, point := range points {
+		listed[point.ID] = true
+		if point.User != nil {
+			numbers.used[int(point.User.GID)], numbers.used[int(point.User.UID)] = true, true
+		}
+	}
+	for _, point := range begun {
+		if _, known := numbers.reserved[point.Volume]; !known && point.FileSystemID == fileSystemID {
+			numbers.reserved[point.Volume] = point.GID
+		}
+	}
+	for _, gid := range numbers.reserved {
+		numbers.used[gid] = true
+	}
+	r.listed[fileSystemID], r.gids[fileSystemID] = listed, numbers
+	delete(r.problems, key{listCall, fileSystemID})
+}
+
+// reserve returns the lowest free gid of a range, the same one each time; 0 if there is none.
+func (g *gids) reserve(volume string, lowest, highest int) int {
+	if gid, ok := g.reserved[volume]; ok {
+		return gid
+	}
+	for gid := lowest; gid <= highest; gid++ {
+		if !g.used[gid] {
+			g.used[gid], g.reserved[volume] = true, gid
+			return gid
+		}
+	}
+	return 0
+}
+
+// Made implements decide.Points.
+func (c *Controller) Made(volume string) (id string, problem decide.Verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known.made[volume].key.AccessPoint, c.known.problems[key{createCall, volume}]
+}
+
+// Deleted implements decide.Points.
+func (c *Controller) Deleted(id string) (deleted bool, problem decide.Verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known.deleted[id], c.known.problems[key{deleteCall, id}]
+}
+
+// IsMissing implements decide.Points.
+func (c *Controller) IsMissing(fileSystemID, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	points, listed := c.known.listed[fileSystemID]
+	return listed && !points[id]
+}
+
+// GID implements decide.Points: as the AWS EFS CSI driver does, it takes the lowest number that no access point of the
+// file system has.
+func (c *Controller) GID(fileSystemID, volume string, lowest, highest int) (gid int, wait string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := key{listCall, fileSystemID}
+	numbers, listed := c.known.gids[fileSystemID]
+	if !listed {
+		c.queue.Add(list)
+		return 0, "the access points of file system " + fileSystemID + " are listed, for a free gid. " + c.known.problems[list].Message
+	}
+	if gid = numbers.reserve(volume, lowest, highest); gid == 0 {
+		return 0, fmt.Sprintf("access points of file system %s have all gids from %d to %d: delete some that are not used, or use a class with a wider range", fileSystemID, lowest, highest)
+	}
+	return gid, ""
+}
+
+// orphanOf returns the volume that an access point of this cluster was made for, if that does not exist and will not;
+// "" otherwise.
+func (c *Controller) orphanOf(point efs.AccessPoint) string {
+	volume := point.Tags[wellknown.TagVolume]
+	if volume == "" || point.Tags[wellknown.TagCluster] != c.options.Cluster || c.options.IsKnown(volume) {
+		return ""
+	}
+	return volume
+}
