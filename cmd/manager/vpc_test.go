@@ -40,7 +40,7 @@ func TestMountTargetsOfOtherVPCsAreLeftOutOnceTheVPCIsKnown(t *testing.T) {
 		efs.FileSystem{ID: "fs-2", State: efs.Available, MountTargets: []efs.MountTarget{mount("vpc-2", "10.2.0.5")}},
 	)
 	metadata := &fakeMetadata{}
-	api := lateVPC{API: region, finder: &topology.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}}
+	api := lateVPC{efsClient: region, finder: &topology.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}}
 	addresses := func() map[string][]string {
 		listing, err := api.ListFileSystems(t.Context())
 		if err != nil || !listing.Conclusive() {

@@ -25,6 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
+	"gnuthought.com/efs-stunnel/pkg/manager/accesspoints"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/manager/table"
 	"gnuthought.com/efs-stunnel/pkg/manager/workers"
@@ -107,7 +108,7 @@ func (m *manager) efsAPI(ctx context.Context) (table.API, topology.Network, erro
 		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: a file system with a port must not be taken for missing
 	})
 	if network.VPCID == "" {
-		return lateVPC{API: client, finder: finder}, network, nil
+		return lateVPC{efsClient: client, finder: finder}, network, nil
 	}
 	return client, network, nil
 }
@@ -178,18 +179,24 @@ func newClients(config *rest.Config, o options, base *client.Program, apiClock *
 	return c, nil
 }
 
+// efsClient has the calls of EFS that the loops make.
+type efsClient interface {
+	table.API
+	accesspoints.API
+}
+
 // lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the
 // VPC before each listing, and once it is known leaves out mount targets of other VPCs, as the loops do
 // that know the VPC from the start.
 type lateVPC struct {
-	table.API
+	efsClient
 	finder *topology.Finder
 }
 
 // ListFileSystems implements table.API.
 func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	id := l.finder.LateVPC(ctx)
-	listing, err := l.API.ListFileSystems(ctx)
+	listing, err := l.efsClient.ListFileSystems(ctx)
 	if err != nil || id == "" {
 		return listing, err
 	}

@@ -145,10 +145,10 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 	port, ok := p.nextPort()
 	switch {
 	case !ok:
-		p.report(Event{Kind: OutOfPorts, FileSystem: key.FileSystem}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
+		p.report(Event{Kind: OutOfPorts, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
 			key, p.in.Range.Base, p.in.Range.Base+p.in.Range.Count-1)
 	case newcomer && !p.reserveBytes(key):
-		p.report(Event{Kind: TableFull, FileSystem: key.FileSystem}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
+		p.report(Event{Kind: TableFull, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
 			"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
 			key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
 	default:

@@ -104,8 +104,10 @@ func (k Kind) IsCondition() bool { return k != Found && k != Gone }
 type Event struct {
 	Kind       Kind
 	FileSystem string // "" only where the volume has none
-	Volume     string // where the event is about one volume
-	Message    string
+	// AccessPoint is the one that has no port; "" where the event is about none.
+	AccessPoint string
+	Volume      string // where the event is about one volume
+	Message     string
 }
 
 func (p *planner) report(e Event, format string, args ...any) {

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,12 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 			return err
 		}
 		return c.reported(s.Claim, wellknown.EventProvisioningFailed, err)
+	case decide.CreatePoint:
+		c.options.Points.Create(change.Point)
+		return nil
+	case decide.DeletePoint:
+		c.options.Points.Delete(change.Volume, change.ID)
+		return nil
 	case decide.AdoptVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))
 	case decide.MarkGiven:
@@ -111,9 +118,12 @@ var errBehind = errors.New("the cache is behind the apiserver")
 // create makes the volume of a directory that a mount Job has made.
 func (c *Controller) create(ctx context.Context, s decide.State, creation decide.CreateVolume) error {
 	operation := creation.Operation
-	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
+	volume, err := volumes.FromOperation(operation, cmp.Or(creation.PointPort, s.Targets.Port(creation.FileSystemID)), creation.GID, s.Provisioner)
 	if err != nil {
 		return queue.Terminal(fmt.Errorf("%w: %w", errBroken, err))
+	}
+	if creation.AccessPointID != "" {
+		volumes.OnPoint(volume, creation.AccessPointID, creation.IAM)
 	}
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err

@@ -41,9 +41,14 @@ import (
 // Options are the settings and the clients of the loop.
 type Options struct {
 	Rediscover func() // has discovery list the file systems soon
-	Events     record.EventRecorder
-	Metrics    prometheus.Registerer
-	Log        *slog.Logger
+	// Points makes access points; nil where no class may have them.
+	Points interface {
+		Create(point volumes.Point)
+		Delete(volume, id string)
+	}
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Controller is the loop.
@@ -252,6 +257,19 @@ func (c *Controller) TargetsChanged() {
 		uids = append(uids, c.claimsOf(volume)...)
 	}
 	c.enqueue(uids...)
+}
+
+// PointChanged enqueues the claims of a volume whose access point has changed; "" is any.
+func (c *Controller) PointChanged(volume string) {
+	uid, isClaims := volumes.ClaimOfName(volume)
+	switch object := c.gatherer.Caches.Volume(volume); {
+	case volume == "":
+		c.TargetsChanged()
+	case object != nil:
+		c.enqueue(volumes.ClaimsOf(object)...)
+	case isClaims:
+		c.enqueue(uid)
+	}
 }
 
 // sync plans for one claim, of which more may be known since the decision, and applies the plan. The

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/accesspoints"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/claims"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -81,6 +82,7 @@ type Loops struct {
 	Claims    *claims.Controller
 	Jobs      *jobs.Controller
 	Usage     *usage.Controller
+	Points    *accesspoints.Controller
 	// SharedVolumes work where their API is installed.
 	SharedVolumes *sharedvolumes.Controller
 
@@ -109,7 +111,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	if l.Discovery, err = table.New(client, l.Caches, api, o.discovery(func() ports.Demand {
 		all, known := l.sharedVolumes.All()
 		return sharedvolumes.Demand(all, known, shared)
-	})); err != nil {
+	}, func() ports.Demand { return l.Points.Demand() })); err != nil {
 		return nil, err
 	}
 	if l.workers, err = o.channel(l.Caches); err != nil {
@@ -119,8 +121,10 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	if err != nil {
 		return nil, err
 	}
+	l.Points = o.points(g, api)
+	g.Points = l.Points
 	if l.Claims, err = claims.New(client, g, claims.Options{
-		Rediscover: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+		Rediscover: l.Discovery.Kick, Points: l.Points, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -148,6 +152,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 func (l *Loops) connect() {
 	l.workers.OnChange(l.Claims.BatchReported, l.Jobs.WorkerWaits)
 	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })
+	l.Points.OnChange(l.Claims.PointChanged, l.Discovery.DemandChanged)
 	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
 	l.Discovery.OnChange(l.Claims.TargetsChanged)
 	l.Discovery.OnChange(l.Jobs.TargetsChanged)
@@ -162,6 +167,16 @@ func (o Options) gatherer(l *Loops) (*observe.Gatherer, error) {
 	return g, nil
 }
 
+// points makes the loop of access points. An API that only reads, or none, makes none.
+func (o Options) points(g *observe.Gatherer, api table.API) *accesspoints.Controller {
+	writes, _ := api.(accesspoints.API)
+	return accesspoints.New(accesspoints.Options{
+		API: writes, Cluster: o.Cluster, FileSystems: g.PointSystems, Begun: g.BegunPoints, IsKnown: g.IsKnown,
+		Exists:   func(volume string) bool { return g.Caches.Volume(volume) != nil },
+		Interval: o.PollingInterval, Log: o.Log,
+	})
+}
+
 func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
 	if o.Jobs.Linger <= 0 {
 		o.Workers.Host = ""
@@ -170,10 +185,10 @@ func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
 	return workers.New(o.Workers)
 }
 
-func (o Options) discovery(demand func() ports.Demand) table.Options {
+func (o Options) discovery(demand, made func() ports.Demand) table.Options {
 	return table.Options{
 		Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, PollingInterval: o.PollingInterval, Range: o.Range,
-		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
+		Demand: demand, Made: made, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
 		Dynamic: o.Dynamic, Leader: o.Leader, ClockWrong: o.ClockWrong,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}
@@ -190,6 +205,7 @@ func (l *Loops) Run(ctx context.Context) error {
 	group.Go(channelEnd)
 	group.Go(func() error { return l.Discovery.Run(ctx) })
 	group.Go(func() error { return l.Claims.Run(ctx) })
+	group.Go(func() error { return l.Points.Run(ctx) })
 	group.Go(func() error { return l.Jobs.Run(ctx) })
 	group.Go(func() error { return l.Usage.Run(ctx) })
 	if l.served {

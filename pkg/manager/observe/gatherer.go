@@ -15,10 +15,13 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -46,6 +49,8 @@ type Gatherer struct {
 	// Reported is what the worker of a running Job has reported, by batch. There is none unless it is
 	// set before the loops run.
 	Reported func(job types.UID) map[int]mountjobs.Reported
+	// Points are the access points of volumes. It is to be set before the loops run.
+	Points decide.Points
 
 	seed        maphash.Seed
 	outcomes    outcomes
@@ -82,6 +87,7 @@ func (g *Gatherer) State(uid types.UID) decide.State {
 		Holders:  func(path string) []string { return g.holders(path, volumes.VolumeName(uid)) },
 		InUse:    func(id, path string) bool { return g.isInUse(directory{id, path}, volumes.VolumeName(uid)) },
 		Attempts: g.Attempts,
+		Points:   g.Points,
 	}
 	if s.Claim != nil {
 		s.Class = g.Caches.Class(volumes.ClassName(s.Claim))
@@ -111,8 +117,57 @@ func (g *Gatherer) volume(object *corev1.PersistentVolume) decide.Volume {
 		d := directory{v.FileSystemID, v.Path}
 		others := g.directories.others(d, v.Name)
 		v.Shared, v.Kept, v.Unadopted = others.all > 0, others.kept > 0, g.directories.unadopted(d)
+		v.PointShared = v.Shared && v.AccessPointID != "" && g.sharesPoint(object)
 	}
 	return v
+}
+
+// sharesPoint reports whether another volume has the access point of a volume. All volumes are read for it, so it is
+// to be called for those only whose directory is shared.
+func (g *Gatherer) sharesPoint(volume *corev1.PersistentVolume) bool {
+	return slices.ContainsFunc(caches.All[*corev1.PersistentVolume](g.Caches.Volumes), func(other *corev1.PersistentVolume) bool {
+		return other.Name != volume.Name && other.Annotations[wellknown.AnnotationAccessPointID] == volume.Annotations[wellknown.AnnotationAccessPointID]
+	})
+}
+
+// BegunPoints returns the access points that operations of mount Jobs are for.
+func (g *Gatherer) BegunPoints() (points []volumes.Point) {
+	for _, job := range caches.All[*batchv1.Job](g.Caches.Jobs) {
+		batches, err := mountjobs.Batches(job)
+		if err != nil {
+			continue // the jobs loop reports it
+		}
+		for _, batch := range batches {
+			for _, o := range batch.Operations {
+				if point, ok := volumes.PointOf(o); ok {
+					points = append(points, point)
+				}
+			}
+		}
+	}
+	return points
+}
+
+// PointSystems returns the file systems on which classes and volumes of this provisioner have access points.
+func (g *Gatherer) PointSystems() []string {
+	found := sets.New[string]()
+	for _, object := range caches.All[*storagev1.StorageClass](g.Caches.Classes) {
+		if class, err := volumes.ParseClass(object); err == nil && object.Provisioner == g.Provisioner && class.AccessPoints != nil {
+			found.Insert(class.DefaultFileSystemID)
+		}
+	}
+	for _, object := range caches.All[*corev1.PersistentVolume](g.Caches.Volumes) {
+		if volume := volumes.Read(object, g.Provisioner); volume.AccessPointID != "" {
+			found.Insert(volume.FileSystemID)
+		}
+	}
+	return sets.List(found)
+}
+
+// IsKnown reports whether a volume exists, or a claim or a Job is there that it may be created for.
+func (g *Gatherer) IsKnown(volume string) bool {
+	uid, _ := volumes.ClaimOfName(volume)
+	return g.Caches.Volume(volume) != nil || g.Caches.Claim(uid) != nil || len(g.Caches.JobsOfVolume(volume)) > 0
 }
 
 func (g *Gatherer) zoneOf(name string) string {

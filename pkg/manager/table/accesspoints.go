@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/awserrors"
@@ -19,7 +21,19 @@ func (o Options) confirmed(s state) ports.Demand {
 		problem, _ := o.pointProblem(s, key)
 		return !s.hasPort(key) && problem != ""
 	})
+	demand.AccessPoints = append(demand.AccessPoints, s.made.AccessPoints...)
+	demand.IAM = slices.Concat(demand.IAM, s.made.IAM, iamOf(s.volumes))
 	return demand
+}
+
+// iamOf returns the access points of volumes whose tunnels present an IAM identity.
+func iamOf(objects []*corev1.PersistentVolume) (keys []ports.Key) {
+	for _, object := range objects {
+		if key := ports.VolumeOf(object).On; object.Annotations[wellknown.AnnotationIAM] == wellknown.ValueTrue && key.AccessPoint != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func (s state) hasPort(key ports.Key) bool {
@@ -102,7 +116,25 @@ func (v view) tunnels(s state) map[ports.Key]targets.Tunnel {
 		}
 		all[key] = t
 	}
+	for _, key := range s.made.AccessPoints {
+		if all == nil {
+			all = map[ports.Key]targets.Tunnel{}
+		}
+		port, _ := v.table.Port(key)
+		all[key] = targets.Tunnel{Port: port, Problem: s.withoutPort(key, port)}
+	}
 	return all
+}
+
+// withoutPort returns why a table that was planned has no port for a key, or "".
+func (s state) withoutPort(key ports.Key, port int) string {
+	i := slices.IndexFunc(s.onPorts, func(e ports.Event) bool {
+		return (e.Kind == ports.OutOfPorts || e.Kind == ports.TableFull) && e.FileSystem == key.FileSystem && e.AccessPoint == key.AccessPoint
+	})
+	if port != 0 || i < 0 {
+		return ""
+	}
+	return s.onPorts[i].Message
 }
 
 func countPoints(tunnels map[ports.Key]targets.Tunnel) map[string]float64 {

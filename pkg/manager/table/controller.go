@@ -61,6 +61,8 @@ type Options struct {
 	// Demand is the access points in use and the tunnels that must present an IAM identity; nil for
 	// none. Access points get ports when EFS has confirmed them.
 	Demand func() ports.Demand
+	// Made is the same for access points that the manager has created, and whose volumes do not exist yet.
+	Made func() ports.Demand
 	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
 	DNSSuffix string
 	// Dynamic writes FileSystem objects and the Installation; nil leaves them alone.

@@ -26,6 +26,7 @@ type state struct {
 	begun       map[string]bool // file systems of the mount Jobs that still exist
 	inventory   inventory
 	demand      ports.Demand // not confirmed yet
+	made        ports.Demand // needs no confirmation
 	now         time.Time
 }
 

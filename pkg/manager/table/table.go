@@ -47,6 +47,9 @@ func (c *Controller) observeTable() state {
 	if c.options.Demand != nil {
 		s.demand = c.options.Demand()
 	}
+	if c.options.Made != nil {
+		s.made = c.options.Made()
+	}
 	cached := c.caches.TargetsConfigMap()
 	s.unconfirmed = cached == nil || !c.table.live
 	s.table = readTable(newest(cached, c.table.stored))

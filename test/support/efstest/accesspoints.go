@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -53,4 +54,35 @@ func (f *Fake) asked(ctx context.Context) error {
 		return err
 	}
 	return f.pointsError
+}
+
+// CreateAccessPoint creates one for each token.
+func (f *Fake) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest) (efs.AccessPoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.asked(ctx); err != nil {
+		return efs.AccessPoint{}, err
+	}
+	for _, point := range f.accessPoints {
+		if point.Token == r.Token {
+			return point, nil
+		}
+	}
+	point := efs.AccessPoint{
+		ID: "fsap-" + strings.ReplaceAll(strings.TrimPrefix(r.Token, "pvc-"), "-", ""), FileSystemID: r.FileSystemID, State: efs.Available,
+		Token: r.Token, Path: r.Path, User: &r.User, Tags: maps.Clone(r.Tags),
+	}
+	f.accessPoints[point.ID] = point
+	return point, nil
+}
+
+// DeleteAccessPoint succeeds for one that does not exist.
+func (f *Fake) DeleteAccessPoint(ctx context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.asked(ctx)
+	if err == nil {
+		delete(f.accessPoints, id)
+	}
+	return err
 }
