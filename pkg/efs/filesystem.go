@@ -66,7 +66,7 @@ type AccessPoint struct {
 	Tags         map[string]string
 }
 
-// PosixUser is who all clients of an access point are for the server, whatever they say.
+// PosixUser replaces the user of every client of an access point.
 type PosixUser struct{ UID, GID uint32 }
 
 // AccessPointRequest asks for an access point on a directory that exists.

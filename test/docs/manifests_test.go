@@ -208,13 +208,15 @@ const permissions = "docs/tasks/aws-permissions.md"
 
 // TestPolicyAllowsTheCalledActions: and no others.
 func TestPolicyAllowsTheCalledActions(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(root, "pkg/efs/awsefs/client.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var called []string
-	for _, m := range regexp.MustCompile(`observed\(ctx, c, "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
-		called = append(called, "elasticfilesystem:"+m[1])
+	for _, file := range []string{"client.go", "accesspoints.go"} {
+		source, err := os.ReadFile(filepath.Join(root, "pkg/efs/awsefs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`observed\(ctx, c, "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+			called = append(called, "elasticfilesystem:"+m[1])
+		}
 	}
 	slices.Sort(called)
 	if diff := cmp.Diff(slices.Compact(called), allowed(t)); diff != "" {

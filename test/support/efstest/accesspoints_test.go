@@ -21,7 +21,7 @@ func TestAccessPoints(t *testing.T) {
 	if diff := cmp.Diff([]efs.AccessPoint{one, two}, got); diff != "" || err != nil {
 		t.Errorf("%v; access points mismatch (-want +got):\n%s", err, diff)
 	}
-	if point, found, err := fake.FindAccessPoint(t.Context(), "fsap-1"); !found || err != nil || point != one {
+	if point, found, err := fake.FindAccessPoint(t.Context(), "fsap-1"); !found || err != nil || !cmp.Equal(point, one) {
 		t.Errorf("got %+v, %v, %v", point, found, err)
 	}
 	fake.RemoveAccessPoint("fsap-1")
