@@ -2,7 +2,7 @@
 SHELL := /bin/bash -eu -o pipefail
 .DEFAULT_GOAL := help
 
-MODULES  := . hack/lab hack/release test/bench
+MODULES  := . hack/lab hack/release test/bench test/histories
 TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
 LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
@@ -83,7 +83,7 @@ testsum:
 race: lab testsum ## Run the unit tests, those with goroutines under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
 	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
-	{ bad=0; for m in hack/lab hack/release test/bench; do \
+	{ bad=0; for m in hack/lab hack/release test/bench test/histories; do \
 		(cd $$m && $(TESTSUM) --jsonfile $(TESTED)/race-$${m##*/}.json -- ./...) || bad=1; done; exit $$bad; } & others=$$!; \
 	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race-1.json -- -race -timeout 1h $$(hack/concurrent) || failed=1; \
 	$(TESTSUM) --jsonfile $(TESTED)/race-2.json -- -timeout 1h $$(hack/concurrent -v) || failed=1; \

@@ -19,7 +19,7 @@ type moduleFile struct {
 // which is half of Kubernetes.
 func TestModulesShareTheirVersions(t *testing.T) {
 	product := versions(t, ".")
-	for _, module := range []string{"hack/lab", "hack/lab/components", "hack/release", "test/bench"} {
+	for _, module := range []string{"hack/lab", "hack/lab/components", "hack/release", "test/bench", "test/histories"} {
 		for path, version := range versions(t, module) {
 			if want, shared := product[path]; shared && version != want {
 				t.Errorf("%s requires %s %s, and the product %s: go get -C . or there, whichever is older, then go mod tidy", module, path, version, want)

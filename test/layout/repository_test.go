@@ -27,7 +27,7 @@ func TestProductFollowsTheRules(t *testing.T) {
 }
 
 func TestToolsFollowTheRules(t *testing.T) {
-	for _, module := range []string{"hack/lab", "hack/release", "test/bench"} {
+	for _, module := range []string{"hack/lab", "hack/release", "test/bench", "test/histories"} {
 		pkgs := load(t, module, "-find", "-json=Dir") // -find: their many modules need not be here
 		for _, finding := range layout.Check(pkgs, layout.SourceRules()) {
 			t.Error(finding)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// blockSize is the size of each file: one page, and one request of NFS.
+const blockSize = 4096
+
+// block is memory of a page, as O_DIRECT needs it.
+type block []byte
+
+func newBlock() (block, error) {
+	memory, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("allocating a page: %w", err)
+	}
+	return memory, nil
+}
+
+// errTorn is of a block that holds parts of two writes. NFS promises whole blocks under locks only.
+var errTorn = errors.New("the block holds two values")
+
+// write fills a file with a value.
+func (b block) write(file *os.File, value int64) error {
+	for i := 0; i < blockSize; i += 8 {
+		binary.BigEndian.PutUint64(b[i:], uint64(value))
+	}
+	_, err := file.WriteAt(b, 0)
+	return err
+}
+
+// read returns the value of a file, 0 of an empty one.
+func (b block) read(file *os.File) (int64, error) {
+	n, err := file.ReadAt(b, 0)
+	if n == 0 && errors.Is(err, io.EOF) {
+		return 0, nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	value := binary.BigEndian.Uint64(b)
+	for i := 0; i < blockSize; i += 8 {
+		if n < blockSize || binary.BigEndian.Uint64(b[i:]) != value {
+			return 0, errTorn
+		}
+	}
+	return int64(value), nil
+}
+
+// tryFcntl takes or gives up a POSIX lock of a whole file, without waiting.
+func tryFcntl(file *os.File, kind int16) error {
+	return unix.FcntlFlock(file.Fd(), unix.F_SETLK, &unix.Flock_t{Type: kind, Whence: io.SeekStart})
+}
+
+// resultOf returns the result of an operation with an error.
+func resultOf(err error) string {
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, fs.ErrExist):
+		return exists
+	case errors.Is(err, fs.ErrNotExist):
+		return missing
+	}
+	return "failed: " + err.Error()
+}
+
+// lockResult is resultOf for a lock, which another client may have.
+func lockResult(err error) string {
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return busy
+	}
+	return resultOf(err)
+}

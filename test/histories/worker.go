@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tick is longer than the resolution of a server's timestamps. Two writes within it may have one timestamp, and
+	// the kernel's client then takes its cache of the first one for new.
+	tick = 20 * time.Millisecond
+	// raceEvents is the length of a race for one name, in events of all clients.
+	raceEvents = 400
+	// tornReads bounds how often a read is repeated.
+	tornReads = 1000
+)
+
+// worker does random operations on the files of a directory.
+type worker struct {
+	*session
+	dir         string
+	slot, slots int // its number, and how many there are
+	page        block
+	ghost       *os.File // open, and removed
+	seq, raced  int64
+}
+
+// work does operations until the referee ends the run.
+func work(ctx context.Context, address, dir string, slot, slots int) error {
+	s, conn, err := newSession(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	page, err := newBlock()
+	if err != nil {
+		return err
+	}
+	w := &worker{session: s, dir: dir, slot: slot, slots: slots, page: page, raced: -1}
+	if err := w.prepare(); err != nil {
+		if err := w.fail(create, w.own(), err); err != nil {
+			return err
+		}
+		return errors.Join(err, w.exchange(w.returns))
+	}
+	for !w.stop {
+		if err := w.step(); err != nil {
+			return err
+		}
+	}
+	return w.exchange(w.returns)
+}
+
+func (w *worker) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *worker) own() string { return "own-" + strconv.Itoa(w.slot) }
+
+// value returns one that no client writes again.
+func (w *worker) value() int64 {
+	w.seq++
+	return int64(w.client)<<32 | w.seq
+}
+
+func (w *worker) prepare() error {
+	for _, dir := range []string{"race", w.own()} {
+		if err := os.MkdirAll(w.path(dir), 0o755); err != nil {
+			return fmt.Errorf("preparing: %w", err)
+		}
+	}
+	for _, name := range []string{"direct", "closed"} {
+		file, err := os.OpenFile(w.path(fmt.Sprintf("%s-%d", name, w.slot)), os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return fmt.Errorf("preparing: %w", err)
+		}
+		if err := file.Close(); err != nil {
+			return fmt.Errorf("preparing: %w", err)
+		}
+	}
+	name := w.path(fmt.Sprintf("%s/ghost-%d", w.own(), w.client))
+	ghost, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR|unix.O_DIRECT, 0o644)
+	if err != nil {
+		return fmt.Errorf("preparing: %w", err)
+	}
+	w.ghost = ghost
+	return os.Remove(name)
+}
+
+// step does one random operation, or those of a section under a lock.
+func (w *worker) step() error {
+	other := rand.IntN(w.slots)
+	shared := rand.IntN(max(1, w.slots/2))
+	switch dice := rand.IntN(100); {
+	case dice < 25:
+		return w.read(fmt.Sprintf("direct-%d", other), unix.O_DIRECT)
+	case dice < 40:
+		return w.write(fmt.Sprintf("direct-%d", w.slot), unix.O_DIRECT)
+	case dice < 50:
+		return w.read(fmt.Sprintf("closed-%d", other), 0)
+	case dice < 57:
+		defer time.Sleep(tick)
+		return w.write(fmt.Sprintf("closed-%d", w.slot), 0)
+	case dice < 70:
+		return w.section(fmt.Sprintf("fcntl-%d", shared), tryFcntl)
+	case dice < 80:
+		return w.section(fmt.Sprintf("flock-%d", shared), tryFlock)
+	case dice < 90:
+		return w.race()
+	default:
+		return w.swapGhost()
+	}
+}
+
+// read opens, reads and closes a file. A block of two writes is read again.
+func (w *worker) read(name string, flags int) error {
+	_, err := w.do(read, name, 0, func() (int64, string) {
+		for range tornReads {
+			value, err := w.readOnce(name, flags)
+			if !errors.Is(err, errTorn) {
+				return value, resultOf(err)
+			}
+		}
+		return 0, resultOf(errTorn)
+	})
+	return err
+}
+
+func (w *worker) readOnce(name string, flags int) (int64, error) {
+	file, err := os.OpenFile(w.path(name), os.O_RDONLY|flags, 0)
+	if err != nil {
+		return 0, err
+	}
+	value, err := w.page.read(file)
+	return value, errors.Join(err, file.Close())
+}
+
+// write opens, writes and closes the worker's own file: O_DIRECT and close-to-open order the writes of one client.
+func (w *worker) write(name string, flags int) error {
+	value := w.value()
+	_, err := w.do(write, name, value, func() (int64, string) {
+		file, err := os.OpenFile(w.path(name), os.O_WRONLY|flags, 0)
+		if err != nil {
+			return 0, resultOf(err)
+		}
+		err = w.page.write(file, value)
+		return 0, resultOf(errors.Join(err, file.Close()))
+	})
+	return err
+}
+
+func tryFlock(file *os.File, kind int16) error {
+	if kind == unix.F_UNLCK {
+		return unix.Flock(int(file.Fd()), unix.LOCK_UN)
+	}
+	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// section swaps the value of a file under a lock. The swap ends with the lock, which is when NFS writes it.
+func (w *worker) section(name string, try func(*os.File, int16) error) error {
+	file, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return w.fail(lock, name, err)
+	}
+	defer file.Close()
+	result, err := w.do(lock, name, 0, func() (int64, string) { return 0, lockResult(try(file, unix.F_WRLCK)) })
+	if err != nil || result != done {
+		return err
+	}
+	value := w.value()
+	op, err := w.begin(swap, name, value)
+	if err != nil {
+		return err
+	}
+	got, failure := w.page.read(file)
+	if failure == nil {
+		failure = w.page.write(file, value)
+	}
+	result, err = w.do(unlock, name, 0, func() (int64, string) { return 0, resultOf(try(file, unix.F_UNLCK)) })
+	if failure == nil && result != done {
+		failure = errors.New(result)
+	}
+	w.end(op, got, resultOf(failure))
+	return err
+}
+
+// fail records an operation that could not begin.
+func (w *worker) fail(kind Kind, name string, failure error) error {
+	_, err := w.do(kind, name, 0, func() (int64, string) { return 0, "failed: " + failure.Error() })
+	return err
+}
+
+// race has one client create a name, and one take it. All clients try the name of this time, each once.
+func (w *worker) race() error {
+	number := w.time / raceEvents
+	if number == w.raced {
+		return nil
+	}
+	w.raced = number
+	name := fmt.Sprintf("race/%d", number)
+	if _, err := w.do(create, name, 0, func() (int64, string) {
+		file, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return 0, resultOf(err)
+		}
+		return 0, resultOf(file.Close())
+	}); err != nil {
+		return err
+	}
+	mine := fmt.Sprintf("%s/%d-%d", w.own(), w.client, number)
+	_, err := w.do(take, name, 0, func() (int64, string) { return 0, w.rename(name, mine) })
+	return err
+}
+
+func (w *worker) rename(name, mine string) (result string) {
+	err := os.Rename(w.path(name), w.path(mine))
+	switch {
+	case errors.Is(err, os.ErrNotExist) && w.has(mine):
+		return "failed: the rename happened, and its answer says that it did not"
+	case err != nil:
+		return resultOf(err)
+	}
+	if err := os.Remove(w.path(mine)); err != nil {
+		return "failed: " + err.Error() // also where it is missing: nobody else removes it
+	}
+	return done
+}
+
+// has lists the directory, because a client may remember for half a minute that a name is missing.
+func (w *worker) has(name string) bool {
+	entries, err := os.ReadDir(filepath.Dir(w.path(name)))
+	for _, entry := range entries {
+		if entry.Name() == filepath.Base(name) {
+			return true
+		}
+	}
+	return err != nil
+}
+
+// swapGhost swaps the value of the removed file, which only this client has.
+func (w *worker) swapGhost() error {
+	value := w.value()
+	_, err := w.do(swap, fmt.Sprintf("ghost-%d", w.client), value, func() (int64, string) {
+		got, err := w.page.read(w.ghost)
+		if err == nil {
+			err = w.page.write(w.ghost, value)
+		}
+		return got, resultOf(err)
+	})
+	return err
+}
