@@ -95,6 +95,7 @@ func TestProduct(t *testing.T) {
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
 		{"writes survive faults between client and server", writesSurviveFaults},
+		{"what clients see of files is what NFS promises, also during faults", historiesAreRight},
 	}
 	if *long {
 		scenarios = append(scenarios, longScenarios...)

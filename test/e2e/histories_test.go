@@ -1,0 +1,199 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// refereePod stamps and writes the history of the clients: test/histories. Its node is never rebooted.
+const refereePod = `apiVersion: v1
+kind: Pod
+metadata: {name: referee}
+spec:
+  nodeSelector: {kubernetes.io/hostname: node-1}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: %s
+    args: [referee, -history, /history/events.jsonl]
+    securityContext: ` + restricted + `
+    volumeMounts: [{name: history, mountPath: /history}]
+  volumes: [{name: history, emptyDir: {}}]
+---
+`
+
+// clientsPod is one of the pods whose clients do operations, as other clients after its node was rebooted.
+const clientsPod = `apiVersion: v1
+kind: Pod
+metadata: {name: clients-%[1]d}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %[2]s}
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: %[3]s
+    args: [clients, -dir, /data, -referee, "%[4]s", -slot, "%[5]d", -clients, "%[6]d", -slots, "%[7]d"]
+    securityContext: ` + restricted + `
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+---
+`
+
+const (
+	clientPods    = 4
+	clientsOfAPod = 4
+	// longHistory is for how long, and for how many events, the long run lets clients work. Each operation is two
+	// events, and locks that another client has are no operations.
+	longHistory       = 20 * time.Minute
+	longHistoryEvents = 300_000
+	// rarely is the time between faults after which the kubelet or the agent waits before it restarts a program, each
+	// time longer. If a tunnel were down for the lease of a minute, the server would take the locks away.
+	rarely = 6 * time.Minute
+)
+
+// players are the clients of one history.
+type players struct {
+	lab *lab
+	ns  string
+}
+
+// historiesAreRight: what clients on two nodes read, rename, create and lock is what NFS promises, while the parts
+// between them and the server fail, and no operation fails.
+func historiesAreRight(l *lab) {
+	l.run("env", "CGO_ENABLED=0", "go", "build", "-C", "test/histories", "-o", filepath.Join(l.root, "bin/histories"), ".")
+	image := strings.TrimSpace(l.lab("image", "build", "efs-stunnel/histories:e2e", "--add", "bin/histories:/histories", "--entrypoint", "/histories"))
+	p := players{l, l.namespace("histories")}
+	l.apply(p.ns, claim("data", class, "file_system_id: "+shared)+fmt.Sprintf(refereePod, image))
+	l.wait(p.ns, "condition=Ready", "pod/referee")
+	referee := net.JoinHostPort(l.kubectl("-n", p.ns, "get", "pod", "referee", "-o", "jsonpath={.status.podIP}"), "7000")
+	for i := range clientPods {
+		l.apply(p.ns, fmt.Sprintf(clientsPod, i, nodeOfClients(i), image, referee, i*clientsOfAPod, clientsOfAPod, clientPods*clientsOfAPod))
+	}
+	p.play("nothing", func() {})
+	p.everyFault()
+	if *long {
+		p.untilLong()
+		p.play("node-2 loses its power", func() {
+			l.lab("node", "stop", "node-2", "--hard")
+			l.lab("node", "start", "node-2")
+		})
+		l.waitForAgents()
+	}
+	p.finish()
+}
+
+func nodeOfClients(pod int) string { return fmt.Sprintf("node-%d", pod%2+1) }
+
+// everyFault happens once. Between the failures of mount targets are others, because each failover makes the next one
+// wait longer.
+func (p players) everyFault() {
+	l := p.lab
+	l.Helper()
+	p.play("the agents' pods are replaced", func() { // whose failovers do not wait
+		l.kubectl("-n", system, "rollout", "restart", "daemonset/efs-stunnel")
+		l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
+		l.waitForAgents()
+	})
+	p.mountTargetFails("silent", "node-1")
+	p.tunnelsFail("node-1")
+	p.programsFail("node-2")
+	p.mountTargetFails("reset", "node-2")
+}
+
+// untilLong repeats faults until the history is long enough.
+func (p players) untilLong() {
+	begin, rare, mode := time.Now(), time.Now(), "reset"
+	for round := 0; ; round++ {
+		node := nodeOfClients(round)
+		p.tunnelsFail(node)
+		if time.Since(rare) > rarely {
+			rare = time.Now()
+			p.programsFail(node)
+			p.mountTargetFails(mode, node)
+			mode = map[string]string{"reset": "silent", "silent": "refuse", "refuse": "reset"}[mode]
+		}
+		if p.await() > longHistoryEvents && time.Since(begin) > longHistory {
+			return
+		}
+	}
+}
+
+func (p players) tunnelsFail(node string) {
+	p.play("stunnel killed on "+node, func() { p.lab.onNode(node, "pkill -KILL -x stunnel") })
+	p.play("stunnel reloaded on "+node, func() { p.lab.onNode(node, "pkill -HUP -x stunnel") })
+	p.play("the table is rewritten", func() { p.lab.rewriteTable(2) })
+	p.play("the kubelet killed on "+node, func() { p.lab.onNode(node, "pkill -KILL -x kubelet") })
+}
+
+func (p players) programsFail(node string) {
+	p.play("the agent killed on "+node, func() {
+		p.lab.onNode(node, "pkill -KILL -x nodeagent")
+		p.lab.waitForAgent(node)
+	})
+	p.play("the supervisor killed on "+node, func() { p.lab.onNode(node, killSupervisor) })
+}
+
+// mountTargetFails that is in the zone of a node.
+func (p players) mountTargetFails(mode, node string) {
+	l := p.lab
+	l.Helper()
+	target, _ := l.mountTargets(shared, node)
+	l.Cleanup(func() { l.lab("efs", "update-mount-target", target.ID, "--mode=ok") })
+	p.play("the mount target of "+node+": "+mode, func() { l.lab("efs", "update-mount-target", target.ID, "--mode="+mode) })
+	l.lab("efs", "update-mount-target", target.ID, "--mode=ok")
+}
+
+// play has a fault happen, and waits until every client has gone on after it.
+func (p players) play(fault string, happen func()) {
+	p.lab.Helper()
+	begin := time.Now()
+	happen()
+	events := p.await()
+	p.lab.Logf("HISTORY %6d events, %5.1f s until every client went on: %s", events, time.Since(begin).Seconds(), fault)
+}
+
+// await waits until each client has done some operations more, and returns how long the history is.
+func (p players) await() (events int) {
+	l := p.lab
+	l.Helper()
+	l.eventually("every client to go on", func() string {
+		args := []string{"-n", p.ns, "exec", "referee", "--", "/histories", "await", "-clients", strconv.Itoa(clientPods * clientsOfAPod)}
+		out, err := l.try("", l.client[0], slices.Concat(l.client[1:], args)...)
+		if err != nil {
+			return err.Error() // its kubelet may be restarting
+		}
+		var answer struct{ Time int }
+		if err := json.Unmarshal([]byte(out), &answer); err != nil {
+			return fmt.Sprintf("%q: %v", out, err)
+		}
+		events = answer.Time
+		return ""
+	})
+	return events
+}
+
+// finish ends the clients, and has the checker judge their history, which it leaves in bin.
+func (p players) finish() {
+	l := p.lab
+	l.Helper()
+	history := l.kubectl("-n", p.ns, "exec", "referee", "--", "/histories", "finish")
+	file := filepath.Join(l.root, "bin/histories.jsonl")
+	if err := os.WriteFile(file, []byte(history+"\n"), 0o644); err != nil {
+		l.Fatal(err)
+	}
+	out, err := l.try("", "bin/histories", "check", "-history", file, "-at-least", strconv.Itoa(times(400, 100_000)))
+	l.Logf("HISTORY %s", out)
+	if err != nil {
+		l.Errorf("the checker of %s: %v\n%s", file, err, out)
+	}
+}
