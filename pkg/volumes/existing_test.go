@@ -28,7 +28,7 @@ func existing(t *testing.T, edits ...func(*volumes.Existing)) volumes.Existing {
 	e := volumes.Existing{
 		Name: "pvc-" + existingUID, OwnerUID: existingUID, FileSystemID: "fs-0123456789abcdef0", Port: 20490, Path: "/old/data",
 		Namespace: "team", Claim: "data", Class: class, Policy: corev1.PersistentVolumeReclaimRetain,
-		Size: resource.MustParse("2Gi"), AccessMode: corev1.ReadWriteMany,
+		Size: resource.MustParse("2Gi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 	}
 	for _, edit := range edits {
 		edit(&e)
@@ -54,8 +54,11 @@ func TestVolumeOfADirectoryThatExistsIsOneOfOurs(t *testing.T) {
 		"with a group": {func(e *volumes.Existing) { e.GID = 2001 }, func(v *corev1.PersistentVolume) bool {
 			return v.Annotations[wellknown.AnnotationGID] == "2001"
 		}},
-		"for readers": {func(e *volumes.Existing) { e.AccessMode = corev1.ReadOnlyMany }, func(v *corev1.PersistentVolume) bool {
+		"for readers": {func(e *volumes.Existing) { e.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany} }, func(v *corev1.PersistentVolume) bool {
 			return v.Spec.NFS.ReadOnly && slices.Contains(v.Spec.MountOptions, "ro")
+		}},
+		"for one pod, of a claim that exists": {func(e *volumes.Existing) { e.AccessModes[0], e.ClaimUID = corev1.ReadWriteOncePod, "u" }, func(v *corev1.PersistentVolume) bool {
+			return v.Spec.AccessModes[0] == corev1.ReadWriteOncePod && !v.Spec.NFS.ReadOnly
 		}},
 		"in a zone": {func(e *volumes.Existing) { e.Zone = "us-east-1a" }, func(v *corev1.PersistentVolume) bool {
 			return v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] == "us-east-1a"
@@ -104,7 +107,8 @@ func TestVolumesThatNobodyCanHaveAreRefused(t *testing.T) {
 		"another claim's uid": {func(e *volumes.Existing) { e.Name = "pvc-21111111-2222-4333-8444-555555555555" }, "is not for the claim uid"},
 		"no port":             {func(e *volumes.Existing) { e.Port = 0 }, "has no local port yet"},
 		"the policy Recycle":  {func(e *volumes.Existing) { e.Policy = corev1.PersistentVolumeReclaimRecycle }, "write Retain or Delete"},
-		"an access mode":      {func(e *volumes.Existing) { e.AccessMode = corev1.ReadWriteOncePod }, "write ReadWriteMany"},
+		"an access mode":      {func(e *volumes.Existing) { e.AccessModes[0] = corev1.ReadWriteOncePod }, "write ReadWriteMany"},
+		"an unknown mode":     {func(e *volumes.Existing) { e.AccessModes[0], e.ClaimUID = "Never", "u" }, "write ReadWriteMany"},
 		"a size":              {func(e *volumes.Existing) { e.Size = resource.MustParse("-1Gi") }, "the size is not above 0"},
 	}
 	for name, tt := range tests {

@@ -207,13 +207,14 @@ type Existing struct {
 	Path             string
 	Namespace, Claim string
 	// ClaimUID is that of a claim that exists, and names the volume; "" if there is none.
-	ClaimUID   types.UID
-	Class      Class
-	Zone       string // that pods must be in, or ""
-	Policy     corev1.PersistentVolumeReclaimPolicy
-	Size       resource.Quantity
-	AccessMode corev1.PersistentVolumeAccessMode
-	GID        int // a group for pods that use it, or 0
+	ClaimUID types.UID
+	Class    Class
+	Zone     string // that pods must be in, or ""
+	Policy   corev1.PersistentVolumeReclaimPolicy
+	Size     resource.Quantity
+	// AccessModes are those of the claim, where it exists: for readers only, the volume must be read-only.
+	AccessModes []corev1.PersistentVolumeAccessMode
+	GID         int // a group for pods that use it, or 0
 }
 
 // Objects builds the volume and its claim. The error says what no volume can have.
@@ -229,7 +230,7 @@ func (e Existing) Objects(provisioner string) (*corev1.PersistentVolume, *corev1
 			Finalizers: finalizers(e.Policy),
 		},
 		ClaimMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim},
-		Class:     e.Class.Name, AccessModes: []corev1.PersistentVolumeAccessMode{e.AccessMode}, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
+		Class:     e.Class.Name, AccessModes: e.AccessModes, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
 		MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
 	}.Objects()
 	volume.Spec.ClaimRef.UID = e.ClaimUID // which a claim that is to be created cannot have
@@ -259,7 +260,6 @@ func (e Existing) check() error {
 
 func (e Existing) checkRest() error {
 	uid, named := ClaimOfName(e.Name)
-	_, known := shortAccessModes()[e.AccessMode]
 	switch {
 	case !uids.MatchString(e.OwnerUID):
 		return fmt.Errorf("the owner's claim has the uid %s, which is none of an apiserver", quoted(e.OwnerUID))
@@ -269,10 +269,19 @@ func (e Existing) checkRest() error {
 		return fmt.Errorf("file system %s has no local port yet", e.FileSystemID)
 	case !isReclaimPolicy(string(e.Policy)):
 		return fmt.Errorf("the reclaim policy is %s: write Retain or Delete", quoted(string(e.Policy)))
-	case !known || e.AccessMode == corev1.ReadWriteOncePod: // other volumes may have the directory
-		return fmt.Errorf("the access mode is %s: write ReadWriteMany, ReadWriteOnce or ReadOnlyMany", quoted(string(e.AccessMode)))
 	case e.Size.Sign() <= 0:
 		return errors.New("the size is not above 0")
+	}
+	return e.checkModes()
+}
+
+// checkModes refuses ReadWriteOncePod for a new claim: other volumes may have the directory. The manager has accepted
+// it for a claim that exists.
+func (e Existing) checkModes() error {
+	for _, mode := range e.AccessModes {
+		if shortAccessModes()[mode] == "" || mode == corev1.ReadWriteOncePod && e.ClaimUID == "" {
+			return fmt.Errorf("the access mode is %s: write ReadWriteMany, ReadWriteOnce or ReadOnlyMany", quoted(string(mode)))
+		}
 	}
 	return nil
 }

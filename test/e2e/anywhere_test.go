@@ -22,6 +22,7 @@ var claimsAnywhere = []anywhere{
 	{"SharedVolumes give an access point to namespaces", sharedVolumesShareAnAccessPoint},
 	{"a claim is written on one node and read on another", claimIsReadOnAnotherNode},
 	{"claims of one volume_name share a directory", claimsShareADirectory},
+	{"readers cannot write, and a claim for one pod has one", accessModesHold},
 	{"namespaces have separate directories", namespacesAreSeparate},
 	{"a deleted directory is gone, and no other", deletedDirectoryIsGone},
 	{"each pod of a StatefulSet has a directory, which outlives it", statefulSetKeepsItsDirectories},
@@ -73,6 +74,25 @@ func claimsShareADirectory(c *cluster) {
 	c.deleteClaim(ns, "one", one)
 	c.startUser(ns, "other")
 	c.inPod(ns, `grep -qx "of one" /other/first && grep -qx "of the other" /other/second`)
+}
+
+// accessModesHold: ReadOnlyMany also for root, whose pod asks for nothing else, and ReadWriteOncePod.
+func accessModesHold(c *cluster) {
+	ns := c.namespace("modes")
+	c.apply(ns, claim("writer", c.class, "volume_name: common"))
+	fileSystem := "file_system_id: " + c.fileSystemOf(c.waitForVolume(ns, "writer"))
+	c.apply(ns, strings.Replace(claim("reader", c.class, "volume_name: common", fileSystem), "ReadWriteMany", "ReadOnlyMany", 1)+
+		strings.Replace(claim("alone", c.class), "ReadWriteMany", "ReadWriteOncePod", 1))
+	c.waitForVolume(ns, "reader")
+	c.startUser(ns, "writer", "reader", "alone")
+	c.inPod(ns, `echo of the writer > /writer/file; echo of the pod > /alone/file
+		if echo of a reader > /reader/file; then exit 1; fi
+		if rm /reader/file; then exit 1; fi
+		if mount -o remount,rw /reader; then exit 1; fi
+		grep -qx "of the writer" /reader/file`)
+	c.apply(ns, strings.Replace(userAnywhere("alone"), "name: user}", "name: second}", 1))
+	c.waitForEvent(ns, "second", "FailedScheduling", "ReadWriteOncePod")
+	c.kubectl("-n", ns, "delete", "pod", "second", "--timeout="+limit.String())
 }
 
 func namespacesAreSeparate(c *cluster) {

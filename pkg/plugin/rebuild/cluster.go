@@ -100,7 +100,7 @@ func (c Cluster) existing(e volumes.Existing, class string, choice Choice) (volu
 	if parsed.EnforceZoneAffinity {
 		e.Zone = target.AvailabilityZone
 	}
-	e.Size, e.AccessMode = choice.Size, choice.AccessMode
+	e.Size, e.AccessModes = choice.Size, []corev1.PersistentVolumeAccessMode{choice.AccessMode}
 	return e, nil
 }
 
@@ -121,7 +121,7 @@ func (c Cluster) add(item *Item, e volumes.Existing) {
 		return
 	}
 	if claim != nil {
-		e.ClaimUID = claim.UID
+		e.ClaimUID, e.AccessModes = claim.UID, claim.Spec.AccessModes
 	}
 	newVolume, newClaim, err := e.Objects(c.Provisioner)
 	if err != nil {

@@ -3,6 +3,7 @@ package rebuild_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func owned(n int, edits ...func(*requests.Owned)) requests.Owned {
 func claimWith(volume string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "d1", UID: types.UID(uid(1))},
-		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}},
 	}
 }
 
@@ -203,6 +204,20 @@ func TestTheOwnerIsTakenOverAsItWas(t *testing.T) {
 	}
 	if paths := rebuild.Paths(items); len(paths) != 1 || len(paths[fs2]) != 3 {
 		t.Errorf("%v", paths)
+	}
+}
+
+// TestClaimForReadersStaysReadOnly: the volume of a claim that exists has its access modes, not those of the flag.
+func TestClaimForReadersStaysReadOnly(t *testing.T) {
+	readers := claimWith(volumeOf(1))
+	readers.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	r := rebuild.Rebuild{Cluster: newCluster(nil, readers), Choice: choice(), Of: lost}
+	items := r.Plan(map[string][]requests.Owned{fs1: {owned(1)}})
+	if len(items) != 1 || items[0].NewVolume == nil {
+		t.Fatalf("%+v", items)
+	}
+	if spec := items[0].NewVolume.Spec; !spec.NFS.ReadOnly || !slices.Contains(spec.MountOptions, "ro") || !slices.Equal(spec.AccessModes, readers.Spec.AccessModes) {
+		t.Errorf("%+v", spec)
 	}
 }
 
