@@ -73,6 +73,7 @@ var longScenarios = []scenario{
 	{"a deleted table is rebuilt", deletedTableIsRebuilt},
 	{"upkeep", serial(inLab(upkeepAnywhere))},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
+	{"volumes are what POSIX says, but for the differences of NFS", volumesArePosix},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"unused targets cost little", manyTargetsCostLittle},
 	{"a pod that takes a tunnel's port is refused, or reported", hijackedPortIsReported},

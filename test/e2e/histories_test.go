@@ -49,6 +49,23 @@ spec:
 ---
 `
 
+// posixPod runs the tests of test/histories/posix on a volume, with a disk of the node as the reference.
+const posixPod = `apiVersion: v1
+kind: Pod
+metadata: {name: posix}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: %s
+    args: [-test.v, -dir, /data]
+    securityContext: ` + restricted + `
+    volumeMounts: [{name: data, mountPath: /data}, {name: local, mountPath: /tmp}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: local, emptyDir: {}}]
+---
+`
+
 const (
 	clientPods    = 4
 	clientsOfAPod = 4
@@ -196,4 +213,28 @@ func (p players) finish() {
 	if err != nil {
 		l.Errorf("the checker of %s: %v\n%s", file, err, out)
 	}
+}
+
+// volumesArePosix but for the differences of NFS, while stunnel is killed once.
+func volumesArePosix(l *lab) {
+	l.run("env", "CGO_ENABLED=0", "go", "test", "-C", "test/histories", "-c", "-o", filepath.Join(l.root, "bin/posix.test"), "./posix")
+	image := strings.TrimSpace(l.lab("image", "build", "efs-stunnel/posix:e2e", "--add", "bin/posix.test:/posix.test", "--entrypoint", "/posix.test"))
+	ns := l.namespace("posix")
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+fmt.Sprintf(posixPod, image))
+	isKilled := false
+	l.eventually("the tests of POSIX to pass", func() string {
+		state := l.kubectl("-n", ns, "get", "pod", "posix", "-o", "jsonpath={.status.phase} {.spec.nodeName}")
+		phase, node, _ := strings.Cut(state, " ")
+		switch {
+		case phase == "Succeeded":
+			return ""
+		case phase == "Failed":
+			log, err := l.podLog(ns, "posix")
+			l.Fatalf("the tests of POSIX failed: %v\n%s", err, log)
+		case phase == "Running" && !isKilled:
+			l.onNode(node, "pkill -KILL -x stunnel")
+			isKilled = true
+		}
+		return "the pod is " + phase
+	})
 }

@@ -27,7 +27,9 @@
 //
 //   - A write that was sent again may happen twice before it returns, because servers remember the answers of requests
 //     that change names and locks, and not those of writes. So each file without a lock has one writer.
-//   - Close-to-open is less than a register: see staleReads.
+//   - Close-to-open is less than a register: see staleReads. A server on a local disk may show a write's timestamp
+//     microseconds before its content; a node that reads in between keeps the old content until the next write. No run
+//     is known to have shown that; a single stale read of a closed file would look like it.
 //   - Names are cached for half a minute: see nameModel.
 //   - Reads without a lock may have parts of two writes. They are repeated.
 //   - A file that another node removes is gone (ESTALE). Only the client that has it open removes it here.
