@@ -75,6 +75,7 @@ var longScenarios = []scenario{
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"volumes are what POSIX says, but for the differences of NFS", volumesArePosix},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
+	{"a memory full of data to be written drains", fullMemoryDrains},
 	{"unused targets cost little", manyTargetsCostLittle},
 	{"a pod that takes a tunnel's port is refused, or reported", hijackedPortIsReported},
 }

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +52,62 @@ const (
 	killOnFullDisk = `echo more > $name-more && exit 1
 		pkill -KILL -x stunnel`
 )
+
+const (
+	// leftMemory stays free of a node's memory, in MiB. Each flood is twice that.
+	leftMemory = 400
+	// hogMemory takes the rest, and lets nearly all that is left be dirty before a writer has to wait.
+	hogMemory = `set -e
+		mkdir -p /run/hog && { mountpoint -q /run/hog || mount -t tmpfs -o size=100%% hog /run/hog; }
+		sysctl -qw vm.dirty_background_ratio=80 vm.dirty_ratio=90
+		free=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
+		[ "$free" -le %[1]d ] || dd if=/dev/zero of=/run/hog/$free bs=1M count=$((free - %[1]d)) 2> /dev/null`
+	freeMemory = `sysctl -qw vm.dirty_background_ratio=10 vm.dirty_ratio=20; ! mountpoint -q /run/hog || umount /run/hog`
+	// flood returns at once. Its last file is there when all of it is on the server.
+	flood = `(dd if=/dev/zero of=/data/flood-%[1]d bs=1M count=%[2]d && sync && touch /data/drained-%[1]d) > /dev/null 2>&1 &`
+)
+
+// fullMemoryDrains: a node's memory is full of data that only stunnel can write, also while stunnel is started again.
+// If stunnel, the supervisor or the agent waited for memory, nothing would ever be free.
+func fullMemoryDrains(l *lab) {
+	ns := l.namespace("memory")
+	critical := strings.Replace(pod("persistentVolumeClaim: {claimName: data}", ""), "spec:\n", "spec:\n  priorityClassName: system-node-critical\n", 1)
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+critical)
+	data := l.waitForClaim(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
+	before := l.restarts()
+	l.Cleanup(func() { l.onNode(node, freeMemory) })
+	for run := range times(1, 10) {
+		l.onNode(node, fmt.Sprintf(hogMemory, leftMemory))
+		l.inPod(ns, fmt.Sprintf(flood, run, 2*leftMemory))
+		if run%2 == 1 {
+			data.waitForFlood(run, leftMemory/4)
+			l.onNode(node, "pkill -KILL -x stunnel")
+		}
+		data.waitForFile(fmt.Sprintf("drained-%d", run), "")
+		data.waitForFlood(run, 2*leftMemory)
+		l.inPod(ns, fmt.Sprintf("rm -f /data/flood-%d", run))
+	}
+	if now := l.restarts(); !slices.Equal(now, before) {
+		l.Errorf("containers were restarted: %s, before %s", now, before)
+	}
+}
+
+// waitForFlood waits until the server has so many MiB of a flood.
+func (d directory) waitForFlood(run, size int) {
+	d.lab.Helper()
+	d.lab.eventually(fmt.Sprintf("%d MiB of flood %d", size, run), func() string {
+		info, err := os.Stat(d.file(fmt.Sprintf("flood-%d", run)))
+		if err != nil {
+			return err.Error()
+		}
+		if info.Size() < int64(size)<<20 {
+			return fmt.Sprintf("there are %d", info.Size()>>20)
+		}
+		return ""
+	})
+}
 
 // Settings of manyTargetsCostLittle.
 const (
