@@ -110,7 +110,7 @@ func (s *server) change(w http.ResponseWriter, r *http.Request) {
 	default:
 		for _, point := range s.points {
 			if point["ClientToken"] == body["ClientToken"] {
-				refuse(w, http.StatusConflict, "AccessPointAlreadyExists", point["AccessPointId"].(string))
+				refuse(w, http.StatusConflict, "AccessPointAlreadyExists", fmt.Sprint(point["AccessPointId"]))
 				return
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
-// onNode has the first node in a zone with one tunnel to a mount target that is in use.
-func onNode(zone string, tunnel v1alpha1.Tunnel) *inspect.Snapshot {
+// onNode has the first node with one tunnel to a mount target that is in use.
+func onNode(tunnel v1alpha1.Tunnel) *inspect.Snapshot {
 	s := snapshot("x")
-	s.Nodes[0].Labels = map[string]string{corev1.LabelTopologyZone: zone}
+	s.Nodes[0].Labels = map[string]string{corev1.LabelTopologyZone: "us-east-1a"}
 	tunnel.Name, tunnel.Port, tunnel.InUse = fsID, 20490, true
 	s.NodeTunnels[0].Status = v1alpha1.NodeTunnelsStatus{Total: 3, InUse: 1, Tunnels: []v1alpha1.Tunnel{tunnel}}
 	return s
@@ -26,9 +26,9 @@ func TestPathHasZoneAndLatency(t *testing.T) {
 		want     []string
 		not      string
 	}{
-		"its own zone": {onNode("us-east-1a", v1alpha1.Tunnel{MountTarget: "10.0.0.4", LatencyMillis: 2}), []string{`<div class="lane good">`, "≤ 2 ms", "us-east-1a by port 20490", "tunnels without clients: 2"}, "other zone"},
-		"another zone": {onNode("us-east-1a", v1alpha1.Tunnel{MountTarget: "10.0.1.4"}), []string{`<div class="lane warn">`, "us-east-1b by port 20490", "other zone"}, " ms<"},
-		"a problem":    {onNode("us-east-1a", v1alpha1.Tunnel{MountTarget: "10.0.0.4", Problems: []v1alpha1.Problem{{Reason: "PortTaken", Message: "ss has it"}}}), []string{`<div class="lane bad">`, "PortTaken", "ss has it"}, "other zone"},
+		"its own zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.0.4", LatencyMillis: 2}), []string{`<div class="lane good">`, "≤ 2 ms", "us-east-1a by port 20490", "tunnels without clients: 2"}, "other zone"},
+		"another zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.1.4"}), []string{`<div class="lane warn">`, "us-east-1b by port 20490", "other zone"}, " ms<"},
+		"a problem":    {onNode(v1alpha1.Tunnel{MountTarget: "10.0.0.4", Problems: []v1alpha1.Problem{{Reason: "PortTaken", Message: "ss has it"}}}), []string{`<div class="lane bad">`, "PortTaken", "ss has it"}, "other zone"},
 	} {
 		text := get(t, handlerOf(tt.snapshot, nil), nil).Body.String()
 		for _, want := range tt.want {
@@ -43,7 +43,7 @@ func TestPathHasZoneAndLatency(t *testing.T) {
 }
 
 func TestNumbersAtTheTop(t *testing.T) {
-	text := get(t, handlerOf(onNode("us-east-1a", v1alpha1.Tunnel{}), nil), nil).Body.String()
+	text := get(t, handlerOf(onNode(v1alpha1.Tunnel{}), nil), nil).Body.String()
 	for _, want := range []string{
 		`<strong class="">0</strong>claims served <span class="bad">3 waiting</span>`,
 		`<strong class="">0</strong>file systems usable <span class="bad">of 1</span>`, // no root volume,
