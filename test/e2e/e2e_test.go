@@ -96,8 +96,8 @@ func TestProduct(t *testing.T) {
 	l.installSharedVolumes()
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
-		{"writes survive faults between client and server", writesSurviveFaults},
 		{"what clients see of files is what NFS promises, also during faults", historiesAreRight},
+		{"writes survive faults between client and server", writesSurviveFaults},
 	}
 	if *long {
 		scenarios = append(scenarios, longScenarios...)

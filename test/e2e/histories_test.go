@@ -114,13 +114,7 @@ func nodeOfClients(pod int) string { return fmt.Sprintf("node-%d", pod%2+1) }
 // everyFault happens once. Between the failures of mount targets are others, because each failover makes the next one
 // wait longer.
 func (p players) everyFault() {
-	l := p.lab
-	l.Helper()
-	p.play("the agents' pods are replaced", func() { // whose failovers do not wait
-		l.kubectl("-n", system, "rollout", "restart", "daemonset/efs-stunnel")
-		l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
-		l.waitForAgents()
-	})
+	p.lab.Helper()
 	p.mountTargetFails("silent", "node-1")
 	p.tunnelsFail("node-1")
 	p.programsFail("node-2")
