@@ -100,7 +100,8 @@ func manifestsOfPeople(f *fixture) []manifest {
 		{name: "connections", options: "nconnect=4", refused: []string{"nconnect=4", "does not support several connections"}},
 		{name: "no-option", options: "noatimes", refused: []string{"noatimes", "NFS 4 has no such mount option"}},
 
-		{name: "csi-driver", parameters: map[string]string{"provisioningMode": "efs-ap", "basePath": "/dynamic", "directoryPerms": "700"}, refused: []string{"basePath", "use base_path", "use directory_perms"}},
+		{name: "csi-driver", parameters: map[string]string{"provisioningMode": "efs-ap", "basePath": "/dynamic", "directoryPerms": "700"}, refused: []string{"parameter fileSystemId is missing", "efs-ap requires it"}},
+		{name: "csi-driver-without-mode", parameters: map[string]string{"basePath": "/dynamic", "directoryPerms": "700"}, refused: []string{"basePath", "use base_path", "use directory_perms"}},
 		{name: "nfs-csi", parameters: map[string]string{"server": "nfs.example.com", "share": "/"}, refused: []string{`"server"`, "use default_file_system_id"}},
 	}
 }
