@@ -58,6 +58,8 @@ type planner struct {
 	table   Table
 	owners  map[int]Key  // of the table as it grows
 	held    map[int]bool // ports that the old table or a volume has: no other key gets them
+	iam     sets.Set[Key]
+	unused  []int        // ports that assignPorts may give, the next one first
 	bytes   int          // length of the encoded table with its newcomers; 0 when not counted
 	volumes []Volume     // on the loopback, in order
 	checked map[Key]bool // whether keys of volumes can be in a table
@@ -66,7 +68,7 @@ type planner struct {
 }
 
 func newPlanner(in Input) *planner {
-	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}, checked: map[Key]bool{}}
+	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}, checked: map[Key]bool{}, iam: sets.New(in.Demand.IAM...)}
 	if in.Table != nil {
 		p.before = *in.Table
 	}
@@ -101,15 +103,19 @@ func (p *planner) assign(key Key, port int) {
 	p.owners[port] = key
 }
 
-// withPort returns the target with a port for its file system, or for an access point of it.
+// withPort returns the target with a port for its file system, or for an access point of it, which is entered into the
+// map that the target has.
 func (t Target) withPort(accessPoint string, port int) Target {
 	if accessPoint == "" {
 		t.Port = port
 		return t
 	}
+	if t.AccessPoints == nil {
+		t.AccessPoints = map[string]AccessPoint{}
+	}
 	point := t.AccessPoints[accessPoint]
 	point.Port = port
-	t.AccessPoints = over(t.AccessPoints, map[string]AccessPoint{accessPoint: point})
+	t.AccessPoints[accessPoint] = point
 	return t
 }
 
@@ -121,6 +127,7 @@ func (p *planner) has(key Key) bool {
 // assignPorts begins with those to which a port matters most.
 func (p *planner) assignPorts() {
 	p.bytes = 0 // targets were removed since it was counted
+	p.unused = p.unusedPorts()
 	for _, key := range p.requiredKeys() {
 		p.assignPort(key, false)
 	}
@@ -142,9 +149,8 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 	if p.has(key) || key != parent && !p.has(parent) {
 		return
 	}
-	port, ok := p.nextPort()
 	switch {
-	case !ok:
+	case len(p.unused) == 0:
 		p.report(Event{Kind: OutOfPorts, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
 			key, p.in.Range.Base, p.in.Range.Base+p.in.Range.Count-1)
 	case newcomer && !p.reserveBytes(key):
@@ -152,23 +158,21 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 			"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
 			key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
 	default:
-		p.assign(key, port)
+		p.assign(key, p.unused[0])
+		p.unused = p.unused[1:]
 	}
 }
 
-// nextPort finds the lowest port never given, else the longest retired one.
-func (p *planner) nextPort() (port int, ok bool) {
+// unusedPorts returns those that keys without one may get, once targets are removed: those never given, from the lowest
+// on, then the retired ones from the longest retired on.
+func (p *planner) unusedPorts() (unused []int) {
 	retired := sets.New(p.table.Retired...)
 	for port := p.in.Range.Base; port < p.in.Range.Base+p.in.Range.Count; port++ {
-		if p.free(port) && !retired.Has(port) {
-			return port, true
+		if !retired.Has(port) {
+			unused = append(unused, port)
 		}
 	}
-	i := slices.IndexFunc(p.table.Retired, p.free)
-	if i < 0 {
-		return 0, false
-	}
-	return p.table.Retired[i], true
+	return slices.DeleteFunc(append(unused, p.table.Retired...), func(port int) bool { return !p.free(port) })
 }
 
 // free reports whether a key that never had the port may get it.
@@ -243,15 +247,25 @@ func (p *planner) reserveBytes(key Key) bool {
 		p.bytes = len(Encode(table))
 	}
 	target, exists := p.table.Targets[key.FileSystem]
-	grown := p.bytes + p.encodedBytes(key.FileSystem, target.withPort(key.AccessPoint, wellknown.MaxPort))
+	target.AccessPoints = anyOf(target.AccessPoints) // what the others take does not change
+	grown := p.bytes
 	if exists {
 		grown -= p.encodedBytes(key.FileSystem, target)
 	}
+	grown += p.encodedBytes(key.FileSystem, target.withPort(key.AccessPoint, wellknown.MaxPort))
 	if grown > MaxTableBytes {
 		return false
 	}
 	p.bytes = grown
 	return true
+}
+
+// anyOf returns a map with one entry of another one, nil if that has none.
+func anyOf(points map[string]AccessPoint) map[string]AccessPoint {
+	for id, point := range points {
+		return map[string]AccessPoint{id: point}
+	}
+	return nil
 }
 
 // encodedBytes is the length of a target in the encoded table.

@@ -45,7 +45,7 @@ func (p *planner) describe(id string, target Target) Target {
 // needsIAM reports whether a tunnel shows a client certificate. While the demand is not known, none
 // stops: that would cut off the pods that need it.
 func (p *planner) needsIAM(key Key, before bool) bool {
-	return slices.Contains(p.in.Demand.IAM, key) || before && !p.in.Demand.Known
+	return p.iam.Has(key) || before && !p.in.Demand.Known
 }
 
 // isPinnedOnly reports whether no listing has ever shown a file system that is or was pinned. A
