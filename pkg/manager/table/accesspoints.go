@@ -116,25 +116,29 @@ func (v view) tunnels(s state) map[ports.Key]targets.Tunnel {
 		}
 		all[key] = t
 	}
+	refused := s.refused()
 	for _, key := range s.made.AccessPoints {
 		if all == nil {
 			all = map[ports.Key]targets.Tunnel{}
 		}
-		port, _ := v.table.Port(key)
-		all[key] = targets.Tunnel{Port: port, Problem: s.withoutPort(key, port)}
+		t := targets.Tunnel{}
+		if t.Port, _ = v.table.Port(key); t.Port == 0 {
+			t.Problem = refused[key]
+		}
+		all[key] = t
 	}
 	return all
 }
 
-// withoutPort returns why a table that was planned has no port for a key, or "".
-func (s state) withoutPort(key ports.Key, port int) string {
-	i := slices.IndexFunc(s.onPorts, func(e ports.Event) bool {
-		return (e.Kind == ports.OutOfPorts || e.Kind == ports.TableFull) && e.FileSystem == key.FileSystem && e.AccessPoint == key.AccessPoint
-	})
-	if port != 0 || i < 0 {
-		return ""
+// refused returns why a table that was planned has no port for some keys.
+func (s state) refused() map[ports.Key]string {
+	why := map[ports.Key]string{}
+	for _, e := range s.onPorts {
+		if e.Kind == ports.OutOfPorts || e.Kind == ports.TableFull {
+			why[ports.Key{FileSystem: e.FileSystem, AccessPoint: e.AccessPoint}] = e.Message
+		}
 	}
-	return s.onPorts[i].Message
+	return why
 }
 
 func countPoints(tunnels map[ports.Key]targets.Tunnel) map[string]float64 {

@@ -197,11 +197,15 @@ func (p *poller) lookUp(ctx context.Context, round *lookups, fileSystemID string
 	if err != nil {
 		p.failed()
 	}
+	byID := make(map[string]efs.AccessPoint, len(listed))
+	for _, point := range listed {
+		byID[point.ID] = point
+	}
 	for _, key := range keys {
 		answer, failure := pointAnswer{known: true}, err
-		switch i := slices.IndexFunc(listed, func(point efs.AccessPoint) bool { return point.ID == key.AccessPoint }); {
-		case i >= 0:
-			answer.point = listed[i]
+		switch point, exists := byID[key.AccessPoint]; {
+		case exists:
+			answer.point = point
 		case err == nil && round.finds < maxFinds:
 			round.finds++
 			if answer.point, _, failure = p.api.FindAccessPoint(ctx, key.AccessPoint); failure != nil {
