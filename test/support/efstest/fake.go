@@ -18,6 +18,7 @@ type Fake struct {
 	fileSystems  map[string]efs.FileSystem // guarded by mu, like all that follow
 	accessPoints map[string]efs.AccessPoint
 	pointsError  error
+	intercept    func(call Call) error
 	hidden       map[string]bool
 	targetErrors map[string]error
 	existsErrors map[string]error
@@ -33,6 +34,8 @@ type Calls struct {
 	List   int
 	Exists int
 	Points int // about access points
+	// Created, Deleted and Found count the calls that made, deleted and described one access point.
+	Created, Deleted, Found int
 }
 
 // New returns a region with these file systems.
