@@ -27,6 +27,7 @@ var claims = []scenario{
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
 	{"files of an access point are its user's", accessPointsHaveOwners},
+	{"a class of the AWS EFS CSI driver serves its claims as it is", driverClassServesItsClaims},
 }
 
 // longScenarios are the scenarios of make e2e-long only.
