@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/awserrors"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -28,6 +29,7 @@ type API interface {
 	// DeleteAccessPoint succeeds for one that does not exist.
 	DeleteAccessPoint(ctx context.Context, id string) error
 	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
+	FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error)
 }
 
 // Options configure the loop.
@@ -39,10 +41,12 @@ type Options struct {
 	// Begun are the access points of directories that mount Jobs make or have made.
 	Begun func() []volumes.Point
 	// IsKnown reports whether a volume exists, or may be created yet.
-	IsKnown  func(volume string) bool
-	Exists   func(volume string) bool
-	Interval time.Duration // between two listings of a file system
-	Log      *slog.Logger
+	IsKnown func(volume string) bool
+	Exists  func(volume string) bool
+	// IsReleased reports whether a volume is to be deleted with its access point, as its policy is now.
+	IsReleased func(volume string) bool
+	Interval   time.Duration // between two listings of a file system
+	Log        *slog.Logger
 }
 
 // Controller is the loop.
@@ -121,11 +125,11 @@ func (c *Controller) Create(point volumes.Point) {
 }
 
 // Delete begins to delete the access point of a volume, unless that has begun.
-func (c *Controller) Delete(volume, id string) {
+func (c *Controller) Delete(point volumes.Point, id string) {
 	c.mu.Lock()
 	_, begun := c.known.deleting[id]
 	if c.queue.Running() {
-		c.known.deleting[id] = volume
+		c.known.deleting[id] = point
 	}
 	c.mu.Unlock()
 	if !begun {
@@ -220,16 +224,45 @@ func (c *Controller) create(ctx context.Context, volume string) error {
 	return nil
 }
 
+// delete deletes an access point that was made for its volume, and keeps any other. The volume's policy may have
+// changed since the deletion failed.
 func (c *Controller) delete(ctx context.Context, id string) error {
-	if err := c.options.API.DeleteAccessPoint(ctx, id); err != nil {
+	c.mu.Lock()
+	want := c.known.deleting[id]
+	point, exists := c.known.points[id]
+	c.mu.Unlock()
+	if !c.options.IsReleased(want.Volume) {
+		c.mu.Lock()
+		c.known.forget(id)
+		c.mu.Unlock()
+		return nil
+	}
+	var err error
+	if !exists {
+		if point, exists, err = c.options.API.FindAccessPoint(ctx, id); err != nil {
+			return err
+		}
+	}
+	kept := exists && !c.isOurs(point, want)
+	if exists && !kept {
+		err = c.options.API.DeleteAccessPoint(ctx, id)
+	}
+	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	volume := c.known.remove(id)
+	c.known.remove(id, kept)
 	c.mu.Unlock()
-	c.options.Log.InfoContext(ctx, "access point deleted", slog.String("accessPoint", id), slog.String("volume", volume))
-	c.changed(volume)
+	c.options.Log.InfoContext(ctx, "access point deleted", slog.String("accessPoint", id), slog.String("volume", want.Volume), slog.Bool("kept", kept))
+	c.changed(want.Volume)
 	return nil
+}
+
+// isOurs reports whether an access point was made for a volume, and by this cluster where it has our tags.
+func (c *Controller) isOurs(point efs.AccessPoint, want volumes.Point) bool {
+	cluster, tagged := point.Tags[wellknown.TagCluster]
+	return point.Token == want.Volume && point.FileSystemID == want.FileSystemID && point.Path == want.Path &&
+		(!tagged || cluster == c.options.Cluster)
 }
 
 // list observes the access points of a file system, and reports those that this cluster has made and has no volume

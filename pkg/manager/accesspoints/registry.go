@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -15,7 +16,8 @@ import (
 type registry struct {
 	wanted   map[string]volumes.Point   // by volume, until they are made
 	made     map[string]made            // by volume, since the start
-	deleting map[string]string          // the volume of an access point that is to be deleted
+	points   map[string]efs.AccessPoint // as AWS has last described them, by id
+	deleting map[string]volumes.Point   // access points that are to be deleted, by id
 	deleted  map[string]bool            // access points
 	problems map[key]decide.Verdict     // of calls that are tried again
 	listed   map[string]map[string]bool // the access points of a file system that was listed
@@ -35,7 +37,7 @@ type gids struct {
 
 func newRegistry() registry {
 	return registry{
-		wanted: map[string]volumes.Point{}, made: map[string]made{}, deleting: map[string]string{}, deleted: map[string]bool{},
+		wanted: map[string]volumes.Point{}, made: map[string]made{}, points: map[string]efs.AccessPoint{}, deleting: map[string]volumes.Point{}, deleted: map[string]bool{},
 		problems: map[key]decide.Verdict{}, listed: map[string]map[string]bool{}, gids: map[string]*gids{},
 	}
 }
@@ -46,7 +48,7 @@ func (r *registry) volumeOf(k key) string {
 	case createCall:
 		return k.name
 	case deleteCall:
-		return r.deleting[k.name]
+		return r.deleting[k.name].Volume
 	}
 	return ""
 }
@@ -55,18 +57,28 @@ func (r *registry) add(want volumes.Point, point efs.AccessPoint) {
 	delete(r.wanted, want.Volume)
 	delete(r.problems, key{createCall, want.Volume})
 	r.made[want.Volume] = made{ports.Key{FileSystem: want.FileSystemID, AccessPoint: point.ID}, want.IAM}
+	r.points[point.ID] = point
 	if points := r.listed[want.FileSystemID]; points != nil {
 		points[point.ID] = true
 	}
 }
 
-func (r *registry) remove(id string) (volume string) {
-	volume = r.deleting[id]
+// remove ends a deletion; an access point that is kept is not its volume's.
+func (r *registry) remove(id string, kept bool) {
+	delete(r.made, r.deleting[id].Volume)
+	r.forget(id)
+	delete(r.points, id)
 	r.deleted[id] = true
+	if kept {
+		r.problems[key{deleteCall, id}] = decide.Verdict{Cause: status.AccessPointFailed, Message: fmt.Sprintf(
+			"access point %s is kept: its client token, directory and tags are not those of an access point that this cluster has made for the volume", id)}
+	}
+}
+
+// forget ends a deletion that is called off.
+func (r *registry) forget(id string) {
 	delete(r.deleting, id)
-	delete(r.made, volume)
 	delete(r.problems, key{deleteCall, id})
-	return volume
 }
 
 // observe replaces what is known of a file system. An access point that was made while it was listed may not be in
@@ -83,7 +95,7 @@ func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun 
 		}
 	}
 	for _, point := range points {
-		listed[point.ID] = true
+		listed[point.ID], r.points[point.ID] = true, point
 		if point.User != nil {
 			numbers.used[int(point.User.GID)], numbers.used[int(point.User.UID)] = true, true
 		}

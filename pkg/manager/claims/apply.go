@@ -69,7 +69,7 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 		c.options.Points.Create(change.Point)
 		return nil
 	case decide.DeletePoint:
-		c.options.Points.Delete(change.Volume, change.ID)
+		c.options.Points.Delete(change.Point, change.ID)
 		return nil
 	case decide.AdoptVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))

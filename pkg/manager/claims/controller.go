@@ -44,7 +44,7 @@ type Options struct {
 	// Points makes access points; nil where no class may have them.
 	Points interface {
 		Create(point volumes.Point)
-		Delete(volume, id string)
+		Delete(point volumes.Point, id string)
 	}
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer

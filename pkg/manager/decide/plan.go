@@ -81,7 +81,10 @@ type (
 	// CreatePoint begins to create the access point of a volume, unless that has begun.
 	CreatePoint struct{ Point volumes.Point }
 	// DeletePoint begins to delete the access point of a volume whose directory has been dealt with.
-	DeletePoint struct{ Volume, ID string }
+	DeletePoint struct {
+		Point volumes.Point
+		ID    string
+	}
 	// AdoptVolume makes a volume of the original system ours.
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
 	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -42,9 +43,12 @@ func (p *volumePlanner) isPointDeleted() bool {
 	}
 	deleted, problem := p.Points.Deleted(v.AccessPointID)
 	if deleted {
+		if problem != (Verdict{}) {
+			p.add(Warn{v.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted: " + problem.Message, ""})
+		}
 		return true
 	}
-	p.add(DeletePoint{v.Name, v.AccessPointID})
+	p.add(DeletePoint{volumes.Point{Volume: v.Name, FileSystemID: v.FileSystemID, Path: v.Path}, v.AccessPointID})
 	if problem != (Verdict{}) {
 		p.warn(problem.Cause, "access point", problem.Message)
 	}

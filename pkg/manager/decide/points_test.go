@@ -133,6 +133,7 @@ func TestAccessPointOfReleasedVolume(t *testing.T) {
 	}{
 		"is deleted before the volume":      {released, fakePoints{}, func(*Volume) {}, "point"},
 		"goes with the volume":              {released, fakePoints{deleted: true}, func(*Volume) {}, "volume"},
+		"is kept, and that is reported":     {released, fakePoints{deleted: true, problem: Verdict{status.AccessPointFailed, "kept"}}, func(*Volume) {}, "VolumeDeleteSkipped volume"},
 		"stays while another volume has it": {released, fakePoints{}, func(v *Volume) { v.PointShared = true }, "volume"},
 		"stays with policy Retain": {released, fakePoints{}, func(v *Volume) {
 			v.Policy = corev1.PersistentVolumeReclaimRetain
@@ -144,10 +145,14 @@ func TestAccessPointOfReleasedVolume(t *testing.T) {
 			got := ""
 			for _, change := range volumeOnPoint(t, tt.phase, tt.points, tt.edit).Changes {
 				switch c := change.(type) {
+				case Warn:
+					if c.Reason == wellknown.EventVolumeDeleteSkipped {
+						got = c.Reason + " "
+					}
 				case DeletePoint:
 					got = "point"
 				case DeleteVolume:
-					got = "volume"
+					got += "volume"
 				case AnnotateVolume:
 					got += " " + c.Verdict.Cause
 				}

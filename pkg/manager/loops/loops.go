@@ -172,8 +172,8 @@ func (o Options) points(g *observe.Gatherer, api table.API) *accesspoints.Contro
 	writes, _ := api.(accesspoints.API)
 	return accesspoints.New(accesspoints.Options{
 		API: writes, Cluster: o.Cluster, FileSystems: g.PointSystems, Begun: g.BegunPoints, IsKnown: g.IsKnown,
-		Exists:   func(volume string) bool { return g.Caches.Volume(volume) != nil },
-		Interval: o.PollingInterval, Log: o.Log,
+		Exists:     func(volume string) bool { return g.Caches.Volume(volume) != nil },
+		IsReleased: g.IsReleased, Interval: o.PollingInterval, Log: o.Log,
 	})
 }
 

@@ -170,6 +170,12 @@ func (g *Gatherer) IsKnown(volume string) bool {
 	return g.Caches.Volume(volume) != nil || g.Caches.Claim(uid) != nil || len(g.Caches.JobsOfVolume(volume)) > 0
 }
 
+// IsReleased reports whether a volume exists and is to be cleaned up.
+func (g *Gatherer) IsReleased(volume string) bool {
+	object := g.Caches.Volume(volume)
+	return object != nil && volumes.Read(object, g.Provisioner).NeedsCleanup(g.claimOf(object))
+}
+
 func (g *Gatherer) zoneOf(name string) string {
 	if node := g.Caches.Node(name); node != nil {
 		return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
