@@ -69,7 +69,6 @@ func translate(old storagev1.StorageClass, provisioner string) ([]byte, error) {
 		t.comment("it is of provisioner %s already", name)
 	case name == driver && old.Parameters["provisioningMode"] == "efs-ap":
 		t.comment("only the provisioner differs: access points are made, as by the driver")
-		return t.print()
 	case strings.Contains(name, "nfs") || strings.Contains(name, "efs") || name == "fuseim.pri/ifs":
 		t.translate()
 	default:

@@ -26,8 +26,8 @@ func TestTranslate(t *testing.T) {
 		comments   []string
 	}{
 		"the driver's access points": {
-			document("efs.csi.aws.com", "mountOptions: [tls, iam]\nparameters: {provisioningMode: efs-ap, fileSystemId: fs-1, directoryPerms: '700', gidRangeStart: '1000'}"),
-			map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-1", "directoryPerms": "700", "gidRangeStart": "1000"},
+			document("efs.csi.aws.com", "mountOptions: [tls, iam]\nparameters: {provisioningMode: efs-ap, fileSystemId: fs-0123456789abcdef0, directoryPerms: '700', gidRangeStart: '1000', gidRangeEnd: '2000'}"),
+			map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0", "directoryPerms": "700", "gidRangeStart": "1000", "gidRangeEnd": "2000"},
 			[]string{"tls", "iam"}, []string{"access points are made"},
 		},
 		"the driver without a mode": {document("efs.csi.aws.com", "mountOptions: [tls]"), nil, []string{}, []string{`mount option "tls"`, "for a certain one"}},
@@ -72,7 +72,7 @@ func TestTranslate(t *testing.T) {
 					t.Errorf("it lacks %q:\n%s", want, out)
 				}
 			}
-			if _, err := volumes.ParseClass(&class); err != nil && class.Parameters["provisioningMode"] == "" {
+			if _, err := volumes.ParseClass(&class); err != nil {
 				t.Error(err)
 			}
 		})
@@ -93,9 +93,13 @@ func TestTranslateRefuses(t *testing.T) {
 	}{
 		"another kind":        {document("nfs", "") + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}", []string{"document 2", `"Secret"`, "want StorageClass"}},
 		"another provisioner": {document("ebs.csi.aws.com", ""), []string{"document 1", `"old"`, `"ebs.csi.aws.com"`, "want that of"}},
-		"a bad value":         {document("nfs", "parameters: {share: a/../b}"), []string{"document 1", "base_path", "absolute path"}},
-		"no YAML":             {"a: [", []string{"document 1"}},
-		"nothing":             {"", []string{"there is no StorageClass"}},
+		"what access points are refused": {
+			document("efs.csi.aws.com", "parameters: {provisioningMode: efs-ap, fileSystemId: fs-0123456789abcdef0, reuseAccessPoint: 'true', az: a}"),
+			[]string{"document 1", `"old"`, "reuseAccessPoint", "subPathPattern", `"az"`, "directoryPerms is missing"},
+		},
+		"a bad value": {document("nfs", "parameters: {share: a/../b}"), []string{"document 1", "base_path", "absolute path"}},
+		"no YAML":     {"a: [", []string{"document 1"}},
+		"nothing":     {"", []string{"there is no StorageClass"}},
 	} {
 		_, err := Translate([]byte(tt.document), ours)
 		for _, want := range tt.want {
