@@ -79,7 +79,7 @@ func isPure(folder string) bool {
 			return false
 		}
 	}
-	for _, pure := range []string{"pkg/manager/decide", "pkg/manager/targets", "pkg/node/clientcert", "pkg/node/routing", "pkg/plugin/rebuild"} {
+	for _, pure := range []string{"pkg/manager/decide", "pkg/manager/targets", "pkg/node/clientcert", "pkg/node/lanes", "pkg/node/routing", "pkg/plugin/rebuild"} {
 		if within(folder, pure) {
 			return true
 		}
@@ -233,7 +233,7 @@ func smallMountjob(p Package) []string {
 }
 
 func smallSupervisor(p Package) []string {
-	if !within(p.folder(), "cmd/nodeagent-supervise") && !within(p.folder(), "pkg/node/supervise") {
+	if !within(p.folder(), "cmd/nodeagent-supervise") && !within(p.folder(), "pkg/node/supervise") && !within(p.folder(), "pkg/node/front") {
 		return nil
 	}
 	var findings []string
