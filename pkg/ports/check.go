@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -27,6 +28,7 @@ var (
 	port    = scalar(fmt.Sprintf("a port, 1 to %d", wellknown.MaxPort), isPort)
 	text    = optional(scalar("a string", isText))
 	flag    = optional(scalar("true or false", func(v *yaml.Node) bool { return v.Decode(new(bool)) == nil }))
+	lanes   = optional(scalar(fmt.Sprintf("a number of connections, 1 to %d", tunnelspec.MaxLanes), isLanes))
 	address = scalar("an IP address", func(v *yaml.Node) bool { return parseAddress(v).IsValid() })
 	ipv6    = scalar("an IPv6 address", func(v *yaml.Node) bool { return parseAddress(v).Is6() && !parseAddress(v).Is4In6() })
 	moment  = optional(scalar("a time like 2026-01-02T03:04:05Z", setTime))
@@ -62,6 +64,7 @@ func targetFields(portsRequired bool) check {
 		"not_found_since":             moment,
 		"pinned_only":                 flag,
 		"iam":                         flag,
+		"lanes":                       lanes,
 		"access_points": each(efs.CheckAccessPointID, mayLack(fields(map[string]check{
 			keyPort: mayLack(port),
 			"iam":   flag,
@@ -182,6 +185,11 @@ func isText(v *yaml.Node) bool { return v.ShortTag() == "!!str" }
 func isPort(v *yaml.Node) bool {
 	port, err := strconv.Atoi(v.Value)
 	return err == nil && v.ShortTag() == "!!int" && port >= 1 && port <= wellknown.MaxPort
+}
+
+func isLanes(v *yaml.Node) bool {
+	n, err := strconv.Atoi(v.Value)
+	return err == nil && v.ShortTag() == "!!int" && n >= 1 && n <= tunnelspec.MaxLanes
 }
 
 // parseAddress returns no valid address for one with a zone.

@@ -76,6 +76,7 @@ efs_stunnel_targets:
     dns_name: nas.example.com
     availability_zone: us-east-1a
     iam: true
+    lanes: 5
     access_points: {fsap-1: {stunnel_port: 20510, iam: true}}
 retired_ports: [20493]
 `,
@@ -83,7 +84,7 @@ retired_ports: [20493]
 				Targets: map[string]ports.Target{"nas-1": {
 					Port: 20490, AddressByZone: addresses("us-east-1a", "fd00::4"),
 					IPv6BySubnet: addresses("subnet-1", "fd00::5"), IPv6ByZone: addresses("us-east-1b", "fd00::5"),
-					DNSName: "nas.example.com", AvailabilityZone: "us-east-1a", IAM: true,
+					DNSName: "nas.example.com", AvailabilityZone: "us-east-1a", IAM: true, Lanes: 5,
 					AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 20510, IAM: true}},
 				}},
 				Retired: []int{20493},
@@ -187,6 +188,7 @@ func TestDecodeRefuses(t *testing.T) {
 			target("stunnel_port: 1, availability_zone: a b"),
 			`efs_stunnel_targets.fs-1.availability_zone: "a b"; want an availability zone's name`,
 		},
+		"six lanes":   {target("stunnel_port: 1, lanes: 6"), "efs_stunnel_targets.fs-1.lanes: 6; want a number of connections, 1 to 5"},
 		"no truth":    {target("stunnel_port: 1, iam: maybe"), `efs_stunnel_targets.fs-1.iam: "maybe"; want true or false`},
 		"no time":     {target("stunnel_port: 1, not_found_since: now"), `efs_stunnel_targets.fs-1.not_found_since: "now"; want a time like 2026-01-02T03:04:05Z`},
 		"no list":     {"efs_stunnel_targets: {}\nretired_ports: 1", "retired_ports: 1; want a list of ports"},

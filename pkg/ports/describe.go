@@ -161,7 +161,7 @@ func (t Target) merge(pin Target, listed bool) Target {
 	t.AddressByZone = over(t.AddressByZone, pin.AddressByZone)
 	t.IPv6BySubnet = over(t.IPv6BySubnet, pin.IPv6BySubnet)
 	t.IPv6ByZone = over(t.IPv6ByZone, pin.IPv6ByZone)
-	t.IAM = t.IAM || pin.IAM
+	t.IAM, t.Lanes = t.IAM || pin.IAM, pin.Lanes
 	t.NotFoundSince = time.Time{}
 	t.Unknown = over(t.Unknown, pin.Unknown)
 	return t

@@ -59,6 +59,7 @@ func TestEncode(t *testing.T) {
 					NotFoundSince:    noon,
 					PinnedOnly:       true,
 					IAM:              true,
+					Lanes:            3,
 					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
 				}},
 				Source:     "123456789012/us-east-1",
@@ -76,6 +77,7 @@ efs_stunnel_targets:
     availability_zone: us-east-1a
     dns_name: fs-34a3p3.efs.us-east-1.amazonaws.com
     iam: true
+    lanes: 3
     mount_target_ip_by_subnet:
       subnet-ao4u3pai: 10.0.0.4
       subnet-b4oup3be: 10.0.1.4

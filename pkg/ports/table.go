@@ -57,7 +57,10 @@ type Target struct {
 	PinnedOnly   bool                   `yaml:"pinned_only,omitempty"`
 	IAM          bool                   `yaml:"iam,omitempty"` // the tunnel shows a client certificate
 	AccessPoints map[string]AccessPoint `yaml:"access_points,omitempty"`
-	Unknown      map[string]yaml.Node   `yaml:",inline"`
+	// Lanes is how many connections of a client the servers serve as one, which clients of servers without
+	// partitions cannot know; 0 for one. Only pins have it.
+	Lanes   int                  `yaml:"lanes,omitempty"`
+	Unknown map[string]yaml.Node `yaml:",inline"`
 }
 
 // HasAddress reports whether the table has any address of the target's servers.

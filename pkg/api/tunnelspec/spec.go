@@ -43,7 +43,13 @@ type Tunnel struct {
 	// Restart counts the requested restarts. A change restarts stunnel, which ends its connections;
 	// every other change is a reload, which keeps them.
 	Restart int `json:"restart,omitempty"`
+	// Lanes is the most connections of a client that the servers serve as one without telling partitions; 0 if
+	// that is not known.
+	Lanes int `json:"lanes,omitempty"`
 }
+
+// MaxLanes bounds the connections over which one of a client is spread. Amazon EFS serves as many.
+const MaxLanes = 5
 
 // MaxConnect bounds the addresses of one tunnel. EFS has one in each zone.
 const MaxConnect = 32
@@ -119,6 +125,9 @@ func (t Tunnel) Check() error {
 	}
 	if err == nil && t.Restart < 0 {
 		err = fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
+	}
+	if err == nil && (t.Lanes < 0 || t.Lanes > MaxLanes) {
+		err = fmt.Errorf("lanes are %d: want 0 to %d", t.Lanes, MaxLanes)
 	}
 	return err
 }

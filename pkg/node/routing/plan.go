@@ -78,6 +78,7 @@ type Tunnel struct {
 	MountTargets []MountTarget // nearest first
 	Active       MountTarget   // the one that stunnel tries first
 	Standby      bool
+	Lanes        int                 // tunnelspec.Tunnel.Lanes
 	Identity     clientcert.Identity // what its certificate should contain; the zero Identity if it needs none
 	Certificate  Certificate         // without a file for none
 	CAFile       string              // of the trusted roots
@@ -196,7 +197,7 @@ func (b *builder) add(key ports.Key) {
 func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, UnusableTarget) {
 	target := b.in.Table.Targets[key.FileSystem]
 	t := Tunnel{
-		Name: Name(key), Port: port,
+		Name: Name(key), Port: port, Lanes: target.Lanes,
 		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location, b.in.Routes),
 		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
 	}
@@ -240,7 +241,7 @@ func (b *builder) complete(t Tunnel, standby bool, state *State) (Tunnel, error)
 func (b *builder) spec(t Tunnel, order []MountTarget) tunnelspec.Tunnel {
 	s := tunnelspec.Tunnel{
 		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: t.CAFile, CASum: t.CASum, Restart: t.Restart,
+		CAFile: t.CAFile, CASum: t.CASum, Restart: t.Restart, Lanes: t.Lanes,
 	}
 	if t.Certificate.File != "" {
 		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
@@ -333,7 +334,7 @@ func (b *builder) keep(name string, state State) {
 		return
 	}
 	t := Tunnel{
-		Name: name, Port: state.Port, Host: last.CheckHost, Identity: state.Identity, Certificate: b.lastCertificate(last),
+		Name: name, Port: state.Port, Host: last.CheckHost, Lanes: last.Lanes, Identity: state.Identity, Certificate: b.lastCertificate(last),
 		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
 	}
 	if own := b.in.Settings.OwnCAFile(name); last.CAFile == own {
