@@ -41,6 +41,7 @@ type TunnelStatus struct {
 	// Memory is the memory of the running process that counts against Status.MemoryLimit, in bytes;
 	// 0 until it is read. It is read at most once in a StatusInterval.
 	Memory    uint64    `json:"memory,omitempty"`
+	Lanes     *Lanes    `json:"lanes,omitempty"`   // nil without lanes; read as often as Memory
 	Listening bool      `json:"listening"`         // the port of the specification is open
 	Accept    string    `json:"accept,omitempty"`  // address and port of the open socket
 	Restarts  int       `json:"restarts"`          // starts, less the first and those after an idle stop
@@ -129,3 +130,19 @@ var remedies = map[string]string{
 
 // ProbeRemedy says what to do about a reason; "" for one that is unknown.
 func ProbeRemedy(reason string) string { return remedies[reason] }
+
+// Lanes is what the front of a tunnel does, if it has one.
+type Lanes struct {
+	Open    int64 `json:"open"`    // connections to stunnel
+	Waiting int64 `json:"waiting"` // requests without an answer
+	// Counts are the requests that were answered since the port was opened: each item has those that took
+	// no longer than its bound, and longer than the one before. The last item has no bound.
+	Counts  []uint64 `json:"counts"`
+	Seconds float64  `json:"seconds"` // that all of these requests took
+}
+
+// The bounds of Lanes.Counts: the first, and how many there are. Each is twice the one before.
+const (
+	FirstLatency   = 250 * time.Microsecond
+	LatencyBuckets = 15 // to 4 s
+)

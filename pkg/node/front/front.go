@@ -1,0 +1,163 @@
+// Package front accepts the NFS connections of a tunnel in place of its stunnel, and passes them on to
+// that stunnel over several connections (package lanes has what decides). stunnel inherits a private
+// unix socket instead of the tunnel's listener, and has the same configuration.
+//
+// The connection of a mount ends when stunnel ends, when a lane ends on which anything waits, or when
+// the client sends what is no message of RPC. No other connection ends with it.
+package front
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/lanes"
+)
+
+// maxMounts bounds the connections of a tunnel. The kernel has one for each file system and user namespace.
+const maxMounts = 128
+
+// backlog is the number of lanes that can wait while stunnel starts.
+const backlog = 128
+
+// Front passes on the connections of one tunnel.
+type Front struct {
+	listener net.Listener
+	inner    *os.File // that stunnel listens on
+	path     string   // of inner
+	lanes    int
+	pinned   atomic.Int32
+	log      *slog.Logger
+	client   lanes.Client
+
+	incarnation atomic.Uint64 // counts connections
+	restUntil   atomic.Int64  // no greeting until then, because the last one had no answer of use
+
+	mu     sync.Mutex
+	mounts int // guarded by mu
+
+	openLanes, waiting atomic.Int64
+	latency            latency
+}
+
+// Start accepts connections of a listening socket, of which it takes a copy. It listens on a unix
+// socket at a path, which no earlier front may use any more.
+func Start(socket *os.File, path string, maxLanes int, log *slog.Logger) (*Front, error) {
+	f := &Front{path: path, lanes: maxLanes, log: log}
+	_, _ = rand.Read(f.client.ID[:]) // never fails
+	var err error
+	if f.inner, err = listenUnix(path); err != nil {
+		return nil, fmt.Errorf("listening for lanes: %w", err)
+	}
+	if f.listener, err = net.FileListener(socket); err != nil {
+		return nil, errors.Join(fmt.Errorf("accepting for lanes: %w", err), f.closeInner())
+	}
+	go f.accept()
+	return f, nil
+}
+
+// listenUnix listens on a socket that only this user may connect to.
+func listenUnix(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), path)
+	err = cmp.Or(unix.Fchmod(fd, 0o600), unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, backlog))
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // as stunnel expects it
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// Socket returns the socket that stunnel inherits. It stays the front's.
+func (f *Front) Socket() *os.File { return f.inner }
+
+// SetPinned sets how many lanes the table says that the server takes without partitions, 0 for none.
+func (f *Front) SetPinned(n int) { f.pinned.Store(int32(n)) }
+
+// Close stops accepting. Connections that are open end with stunnel.
+func (f *Front) Close() error { return errors.Join(f.listener.Close(), f.closeInner()) }
+
+func (f *Front) closeInner() error { return errors.Join(f.inner.Close(), os.Remove(f.path)) }
+
+// acceptRetry is the delay after a connection could not be accepted, for want of descriptors.
+const acceptRetry = 100 * time.Millisecond
+
+func (f *Front) accept() {
+	for {
+		conn, err := f.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EINVAL):
+			return // closed, or shut down by the supervisor
+		case err != nil:
+			f.log.Warn("accepting a connection failed", "err", err)
+			<-time.After(acceptRetry)
+		case !f.enter():
+			f.log.Warn("connection closed, as there are too many", "connections", maxMounts)
+			_ = conn.Close()
+		default:
+			go f.serve(conn)
+		}
+	}
+}
+
+func (f *Front) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mounts == maxMounts {
+		return false
+	}
+	f.mounts++
+	return true
+}
+
+func (f *Front) serve(conn net.Conn) {
+	m := newMount(f, conn)
+	m.run()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mounts--
+}
+
+// Status returns what the front does now, and has done since its start.
+func (f *Front) Status() *tunnelspec.Lanes {
+	s := &tunnelspec.Lanes{Open: f.openLanes.Load(), Waiting: f.waiting.Load(), Seconds: time.Duration(f.latency.sum.Load()).Seconds()}
+	for i := range f.latency.counts {
+		s.Counts = append(s.Counts, f.latency.counts[i].Load())
+	}
+	return s
+}
+
+// latency counts how long requests waited for their answers.
+type latency struct {
+	sum    atomic.Int64
+	counts [tunnelspec.LatencyBuckets + 1]atomic.Uint64 // the last one is of those above all bounds
+}
+
+func (l *latency) observe(waited time.Duration) {
+	i, bound := 0, tunnelspec.FirstLatency
+	for i < tunnelspec.LatencyBuckets && waited > bound {
+		i, bound = i+1, 2*bound
+	}
+	l.counts[i].Add(1)
+	l.sum.Add(int64(waited))
+}

@@ -1,0 +1,179 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/node/lanes"
+)
+
+// What a mount holds in memory: at most 1 MiB with five lanes.
+const (
+	chunkBytes  = 32 << 10
+	maxChunks   = 16
+	answerBytes = 64 << 10 // an answer that is no longer is whole before any of it goes to the client
+)
+
+// greetTimeout bounds the wait for the answer to a greeting. Without one, the mount has one lane.
+const greetTimeout = 2 * time.Second
+
+// lane is a connection to stunnel.
+type lane struct {
+	id    int
+	conn  net.Conn
+	queue chan []byte // that are to be written; never blocks, as it has room for all chunks
+}
+
+func (f *Front) dial() (net.Conn, error) { return net.DialTimeout("unix", f.path, greetTimeout) }
+
+// dialGreeted opens a connection and asks the server for its partition.
+func (f *Front) dialGreeted(c lanes.Client) (net.Conn, lanes.Answer, error) {
+	conn, err := f.dial()
+	if err != nil {
+		return nil, lanes.Answer{}, err
+	}
+	answer, err := greet(conn, c)
+	if err == nil && answer.Partition == nil {
+		err = errors.New("the server names no partition")
+	}
+	if err != nil {
+		return nil, answer, errors.Join(fmt.Errorf("greeting the server: %w", err), conn.Close())
+	}
+	return conn, answer, nil
+}
+
+func greet(conn net.Conn, c lanes.Client) (lanes.Answer, error) {
+	if err := conn.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
+		return lanes.Answer{}, err
+	}
+	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
+	if _, err := conn.Write(lanes.Greeting(xid, c)); err != nil {
+		return lanes.Answer{}, err
+	}
+	var f lanes.Framer
+	answer := make([]byte, 0, 4096)
+	for ended := false; !ended; {
+		if len(answer) == cap(answer) {
+			return lanes.Answer{}, errors.New("its answer is too long")
+		}
+		n, err := conn.Read(answer[len(answer):cap(answer)])
+		if err != nil {
+			return lanes.Answer{}, err
+		}
+		taken, end, err := f.Next(answer[len(answer) : len(answer)+n])
+		if err != nil || taken < n {
+			return lanes.Answer{}, errors.Join(err, errors.New("its answer is no single record"))
+		}
+		answer, ended = answer[:len(answer)+n], end
+	}
+	parsed, err := lanes.ParseAnswer(answer, xid)
+	return parsed, errors.Join(err, conn.SetDeadline(time.Time{}))
+}
+
+// write writes the queued chunks until the mount ends or the lane is closed.
+func (m *mount) write(l *lane) {
+	defer m.recover()
+	for {
+		select {
+		case <-m.done:
+			return
+		case chunk := <-l.queue:
+			_, err := l.conn.Write(chunk)
+			m.chunks <- chunk
+			if err != nil {
+				m.lost(l)
+				return
+			}
+		}
+	}
+}
+
+// read passes on what comes from the lane until it ends.
+func (m *mount) read(l *lane) {
+	defer m.recover()
+	if err := m.passAnswers(l); !errors.Is(err, io.EOF) {
+		m.front.log.Debug("lane ended", "err", err)
+	}
+	m.lost(l)
+}
+
+// passAnswers writes whole records to the client. One that does not fit into the buffer goes in pieces,
+// and the other lanes wait until it is whole.
+func (m *mount) passAnswers(l *lane) error {
+	var f lanes.Framer
+	buffer := make([]byte, answerBytes)
+	held, scanned := 0, 0
+	for {
+		n, err := l.conn.Read(buffer[held:])
+		if err != nil {
+			return err
+		}
+		m.bytes.Add(int64(n))
+		held += n
+		whole, err := m.received(l, &f, buffer[:held], scanned)
+		if err == nil && whole > 0 {
+			err = m.toClient(buffer[:whole])
+		}
+		held = copy(buffer, buffer[whole:held])
+		scanned = held
+		if err == nil && held == len(buffer) {
+			held, err = m.passLong(l, &f, buffer)
+			scanned = 0
+		}
+		if err != nil {
+			m.end(err)
+			return err
+		}
+	}
+}
+
+// received records the records that end in the bytes, and returns where the last one does. The first
+// bytes have been scanned before.
+func (m *mount) received(l *lane, f *lanes.Framer, p []byte, scanned int) (whole int, err error) {
+	for scanned < len(p) {
+		n, end, err := f.Next(p[scanned:])
+		if err != nil {
+			return 0, err
+		}
+		if scanned += n; !end {
+			break
+		}
+		if err := m.receivedRecord(l, p[whole:scanned]); err != nil {
+			return 0, err
+		}
+		whole = scanned
+	}
+	return whole, nil
+}
+
+// passLong passes on a record whose first bytes fill the buffer. It returns how many bytes of the next one the
+// buffer has then.
+func (m *mount) passLong(l *lane, f *lanes.Framer, buffer []byte) (int, error) {
+	m.out.Lock()
+	defer m.out.Unlock()
+	header := append([]byte(nil), buffer[:lanes.HeaderBytes]...)
+	if _, err := m.client.Write(buffer); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := l.conn.Read(buffer)
+		if err != nil {
+			return 0, err
+		}
+		m.bytes.Add(int64(n))
+		taken, end, err := f.Next(buffer[:n])
+		if err != nil {
+			return 0, err
+		}
+		if _, err := m.client.Write(buffer[:taken]); err != nil {
+			return 0, err
+		}
+		if end {
+			return copy(buffer, buffer[taken:n]), m.receivedRecord(l, header)
+		}
+	}
+}
