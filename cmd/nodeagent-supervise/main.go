@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
@@ -99,7 +100,7 @@ type options struct {
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
 	o := options{Options: supervise.Options{
 		Prefix: wellknown.DefaultStunnelConf, Idle: wellknown.DefaultTunnelIdle, MemoryLimit: supervise.DefaultMemoryLimit,
-		DrainTimeout: drainTimeout, StopGrace: stopGrace,
+		DrainTimeout: drainTimeout, StopGrace: stopGrace, Lanes: 1,
 	}}
 	set := settings.New("nodeagent supervise")
 	tunnels := set.Group("Tunnels")
@@ -110,6 +111,8 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 		"stunnel `program`; default is the first that exists of "+strings.Join(programs, ", "))
 	tunnels.Add(settings.Duration(&o.Idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
+	tunnels.Add(settings.Integer(&o.Lanes, 1, tunnelspec.MaxLanes), "lanes", "",
+		"most `connections` to a server that a busy mount is spread over; with 1, each mount has the one that it opens ("+wellknown.DocsURL+"tasks/lanes.md)")
 	tunnels.Add(settings.Bool(&o.FIPS), "fips", "EFS_FIPS",
 		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"tasks/fips.md)")
 	o.log.Add(set.Group("Logs"))

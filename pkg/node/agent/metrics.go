@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
@@ -85,6 +86,7 @@ type tunnelMetrics struct {
 	restarts, reloads, problems, unusable                         *prometheus.Desc
 	certificateUntil, certificateFailing                          *prometheus.Desc
 	memory, memoryLimit                                           *prometheus.Desc
+	lanes, waiting, latency                                       *prometheus.Desc
 }
 
 func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
@@ -120,6 +122,9 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
 		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
 		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends, or rejects connections until it is restarted."),
+		lanes:              desc("tunnel_lanes", "Connections to stunnel over which those of clients are spread.", "tunnel"),
+		waiting:            desc("tunnel_requests_waiting", "Requests of clients that wait for their answers.", "tunnel"),
+		latency:            desc("tunnel_request_duration_seconds", "Time from a request of a client to its answer.", "tunnel"),
 		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
 	}
 	m.descs = descs
@@ -183,6 +188,10 @@ func (m *tunnelMetrics) collectTunnel(t tunnelSnapshot, gauge func(*prometheus.D
 	if t.status.Memory > 0 {
 		gauge(m.memory, float64(t.status.Memory), t.name)
 	}
+	if l := t.status.Lanes; l != nil {
+		gauge(m.lanes, float64(l.Open), t.name)
+		gauge(m.waiting, float64(l.Waiting), t.name)
+	}
 	for _, reason := range t.problems {
 		gauge(m.lastError, 1, t.name, reason)
 	}
@@ -197,6 +206,22 @@ func (m *tunnelMetrics) countTunnel(t tunnelSnapshot, to chan<- prometheus.Metri
 	for reason, times := range t.status.Problems {
 		count(m.problems, times, t.name, string(reason))
 	}
+	if t.status.Lanes != nil {
+		to <- m.latencyOf(t.name, *t.status.Lanes)
+	}
+}
+
+// latencyOf makes a histogram of the supervisor's counts.
+func (m *tunnelMetrics) latencyOf(tunnel string, l tunnelspec.Lanes) prometheus.Metric {
+	buckets, total, bound := map[float64]uint64{}, uint64(0), tunnelspec.FirstLatency
+	for i, counted := range l.Counts {
+		total += counted
+		if i < tunnelspec.LatencyBuckets {
+			buckets[bound.Seconds()] = total
+			bound *= 2
+		}
+	}
+	return prometheus.MustNewConstHistogram(m.latency, total, l.Seconds, buckets, tunnel)
 }
 
 func seconds(t time.Time) float64 {

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
@@ -55,6 +56,10 @@ func (d Dir) Socket() string { return d.prefix + "-agent.sock" }
 // StoreSocket returns the path of the unix socket where the agent stores the supervisor's sockets
 // (package fdstore).
 func (d Dir) StoreSocket() string { return d.prefix + "-sockets.sock" }
+
+// LaneSocket returns the path of a unix socket on which a stunnel with lanes listens, by the number of
+// its front.
+func (d Dir) LaneSocket(n int) string { return d.prefix + "-lane" + strconv.Itoa(n) }
 
 // Names lists the tunnels that have a specification, sorted.
 func (d Dir) Names() ([]string, error) {

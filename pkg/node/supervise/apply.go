@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/front"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
@@ -67,7 +68,23 @@ func (s *supervisor) listen(t *tunnel, address netip.AddrPort, now time.Time) {
 		s.closeSocket(t)
 	}
 	t.socketOpened(l)
+	s.openLanes(t)
 	s.logFor(t).Info("port opened", "port", address.Port())
+}
+
+// openLanes puts a front before stunnel. Without one, stunnel accepts the connections itself.
+func (s *supervisor) openLanes(t *tunnel) {
+	if s.options.Lanes <= 1 {
+		return
+	}
+	s.fronts++
+	f, err := front.Start(t.socket.file, s.dir.LaneSocket(s.fronts), s.options.Lanes, s.logFor(t))
+	if err != nil {
+		s.logFor(t).Error("lanes cannot be opened; each mount has one connection", "err", err)
+		return
+	}
+	f.SetPinned(t.desired.Lanes)
+	t.front = f
 }
 
 // takeFromOthers closes the socket that another tunnel has at an address. It returns an error if that
@@ -98,8 +115,12 @@ func (s *supervisor) recordListenError(t *tunnel, address netip.AddrPort, err er
 }
 
 func (s *supervisor) closeSocket(t *tunnel) {
-	s.connWatcher.remove(t.socket)
-	if err := t.socket.shutdown(); err != nil {
+	s.connWatcher.remove(t.stunnelSocket())
+	err := t.socket.shutdown()
+	if t.front != nil {
+		err = errors.Join(err, t.front.Close())
+	}
+	if err != nil {
 		s.logFor(t).Warn("closing the port failed", "port", t.socket.address.Port(), "err", err)
 	}
 	t.socketClosed()
@@ -115,7 +136,7 @@ func (s *supervisor) closePort(t *tunnel) {
 
 // arm waits for the next connection. Without a working epoll, it lets stunnel start at once.
 func (s *supervisor) arm(t *tunnel) {
-	if err := s.connWatcher.arm(t.socket); err != nil {
+	if err := s.connWatcher.arm(t.stunnelSocket()); err != nil {
 		s.logFor(t).Warn("waiting for connections failed; starting stunnel at once", "err", err)
 		t.connectionWaiting()
 		return
@@ -147,7 +168,7 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		out.flush()
 		s.events <- event{tunnel: t, start: serial, exitStatus: exitStatus}
 	}
-	p, err := s.starter.start(s.dir.Config(t.name).Path(), t.socket.file, out, exited)
+	p, err := s.starter.start(s.dir.Config(t.name).Path(), t.stunnelSocket(), out, exited)
 	if err != nil {
 		t.died(tunnelspec.ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)

@@ -130,7 +130,7 @@ func (t *tunnel) status() tunnelspec.TunnelStatus {
 	status := tunnelspec.TunnelStatus{
 		State: t.state(), Listening: t.desired.isSet() && t.listening(),
 		Restarts: t.restarts, Reloads: t.reloads,
-		RemoteAt: p.remoteAt, Servers: p.servers(),
+		Lanes: t.lanes, RemoteAt: p.remoteAt, Servers: p.servers(),
 		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
 	}
 	if p.remote.IsValid() {

@@ -173,24 +173,24 @@ func (w *connWatcher) run(notify func(fd int32)) {
 }
 
 // arm requests one notification: of a connection that waits already, or of the next one.
-func (w *connWatcher) arm(l *listener) error {
-	fd := int(l.file.Fd())
+func (w *connWatcher) arm(socket *os.File) error {
+	fd := int(socket.Fd())
 	event := &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)}
 	err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, fd, event)
 	if errors.Is(err, unix.ENOENT) {
 		err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, event)
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for connections to %s: %w", l.address, err)
+		return fmt.Errorf("waiting for connections to %s: %w", socket.Name(), err)
 	}
 	return nil
 }
 
-// remove must be called before the listener is closed: epoll drops a socket only when the last
+// remove must be called before the socket is closed: epoll drops a socket only when the last
 // descriptor is closed, and stunnel may hold another one.
-func (w *connWatcher) remove(l *listener) {
-	// The error says that the listener was never armed.
-	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(l.file.Fd()), nil)
+func (w *connWatcher) remove(socket *os.File) {
+	// The error says that the socket was never armed.
+	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(socket.Fd()), nil)
 }
 
 func (w *connWatcher) close() {

@@ -39,6 +39,9 @@ type Options struct {
 	// Idle is the time without a connection after which stunnel stops. It starts again at the next
 	// connection. With 0, stunnel runs all the time.
 	Idle time.Duration
+	// Lanes is the most connections to a server over which one of a client is spread. With 1, stunnel accepts
+	// the clients' connections itself.
+	Lanes int
 	// Clients counts the connections to loopback ports, without those of the agent. Listening
 	// returns the sockets that listen there.
 	Clients   func() (sockets.ClientCounts, error)
@@ -104,6 +107,7 @@ type supervisor struct {
 	clientsAt      time.Time
 	clientsUnknown bool // Options.Clients failed
 	startedAt      time.Time
+	fronts         int               // that were started, for the names of their sockets
 	status         tunnelspec.Status // that was written last
 	statusAt       time.Time         // of the last attempt to write it
 
@@ -252,7 +256,7 @@ func (s *supervisor) handle(e event, now time.Time) {
 
 func (s *supervisor) connectionWaiting(fd int32) {
 	for _, t := range s.tunnels {
-		if t.socket != nil && int32(t.socket.file.Fd()) == fd {
+		if t.socket != nil && int32(t.stunnelSocket().Fd()) == fd {
 			t.connectionWaiting()
 		}
 	}

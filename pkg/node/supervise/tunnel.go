@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/front"
 )
 
 const (
@@ -70,19 +71,21 @@ type tunnel struct {
 	desired config        // of the specification; unset when that was removed
 	idle    time.Duration // Options.Idle
 
-	socket *listener   // nil while the port is closed
-	armed  bool        // connWatcher reports the next connection
-	proc   *os.Process // nil in phaseNone
+	socket *listener    // nil while the port is closed
+	front  *front.Front // accepts the connections of socket; nil without lanes
+	armed  bool         // connWatcher reports the next connection
+	proc   *os.Process  // nil in phaseNone
 	phase  phase
 	needed bool // a process is to run: a client has connected, or idle is 0
 
 	rejected int // connections in a row that the process rejected
 
-	idleSince time.Time // zero while clients are connected
-	deadline  time.Time // of a phase other than phaseRunning
-	startedAt time.Time // of proc
-	memory    uint64    // of proc, in bytes; 0 until read
-	memoryAt  time.Time // when memory is read again
+	idleSince time.Time         // zero while clients are connected
+	deadline  time.Time         // of a phase other than phaseRunning
+	startedAt time.Time         // of proc
+	memory    uint64            // of proc, in bytes; 0 until read
+	memoryAt  time.Time         // when memory is read again
+	lanes     *tunnelspec.Lanes // read with memory
 
 	attempted config // of the last start or reload
 	accepted  bool   // stunnel accepted attempted
@@ -128,6 +131,9 @@ func newTunnel(name string, idle time.Duration) *tunnel {
 
 func (t *tunnel) setDesired(c config) {
 	t.desired = c
+	if t.front != nil {
+		t.front.SetPinned(c.Lanes)
+	}
 	t.clearProcessProblem()
 }
 
@@ -168,7 +174,15 @@ func (t *tunnel) listenFailed(message string, now time.Time) {
 	t.listenAt = now.Add(writeRetry)
 }
 
-func (t *tunnel) socketClosed() { t.socket, t.armed = nil, false }
+func (t *tunnel) socketClosed() { t.socket, t.front, t.armed = nil, nil, false }
+
+// stunnelSocket returns the socket that stunnel inherits.
+func (t *tunnel) stunnelSocket() *os.File {
+	if t.front != nil {
+		return t.front.Socket()
+	}
+	return t.socket.file
+}
 
 // connectionWaiting records that a client connects while no process runs.
 func (t *tunnel) connectionWaiting() { t.armed, t.needed, t.idleSince = false, true, time.Time{} }
