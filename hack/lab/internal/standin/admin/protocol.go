@@ -23,6 +23,8 @@ type MountTargetChange struct {
 	Mode        terminator.Mode            `json:"mode,omitempty"`        // until cleared or restarted
 	Certificate terminator.CertificateKind `json:"certificate,omitempty"` // until cleared or restarted
 	Delay       *time.Duration             `json:"delay,omitempty"`       // until cleared or restarted
+	Partitions  *terminator.Partitions     `json:"partitions,omitempty"`  // until restarted
+	Rate        *int                       `json:"rate,omitempty"`        // until cleared or restarted
 }
 
 // none is an empty request or response.

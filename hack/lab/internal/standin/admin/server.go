@@ -127,6 +127,12 @@ func (s *server) updateMountTarget(ctx context.Context, id string, c MountTarget
 	if err == nil && c.Delay != nil {
 		err = target.SetDelay(*c.Delay)
 	}
+	if err == nil && c.Partitions != nil {
+		err = target.SetPartitions(*c.Partitions)
+	}
+	if err == nil && c.Rate != nil {
+		err = target.SetRate(*c.Rate)
+	}
 	if err == nil && c.Mode != "" {
 		err = target.SetMode(ctx, c.Mode)
 	}

@@ -44,7 +44,9 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 		"  --mode reset    accept and reset; open connections are reset\n" +
 		"  --mode drop     a black hole: packets are dropped, also those of open connections\n" +
 		"  --mode silent   TCP and TLS work, but nothing is answered; open connections stall\n" +
-		"--delay 5ms holds back what is sent in each direction for that time, so that a round trip takes 10 ms more. It limits no throughput."
+		"--delay 5ms holds back what is sent in each direction for that time, so that a round trip takes 10 ms more. It limits no throughput.\n" +
+		"--partitions 3 spreads new connections over three partitions, on one of which a client's requests work, and answers program 400123. " +
+		"--rate 1000000 limits what each connection gets to as many bytes per second. 0 ends either."
 	flags := cmd.Flags()
 	stateFlag(flags, &change.State)
 	flags.Var(oneof.Flag(&change.Mode, terminator.Modes()), "mode", oneof.Join(terminator.Modes()))
@@ -55,7 +57,22 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 		change.Delay = &delay
 		return err
 	})
-	cmd.MarkFlagsOneRequired("state", "mode", "certificate", "delay")
+	partitions := terminator.Partitions{Answer: terminator.AnswerReady}
+	flags.IntVar(&partitions.Count, "partitions", 0, "`number` of partitions; 0 for a server that does not know them")
+	flags.Var(oneof.Flag(&partitions.Answer, terminator.Answers()), "partition-answer", "with --partitions: "+oneof.Join(terminator.Answers()))
+	flags.Uint32Var(&partitions.Lanes, "partition-lanes", 5, "with --partitions: `connections` that a client may have")
+	flags.Uint32Var(&partitions.BytesPerMilli, "partition-rate", 314572, "with --partitions: `bytes` per millisecond from which it may have them")
+	rate := 0
+	flags.IntVar(&rate, "rate", 0, "`bytes` per second that each connection gets; 0 is no limit")
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if flags.Changed("partitions") {
+			change.Partitions = &partitions
+		}
+		if flags.Changed("rate") {
+			change.Rate = &rate
+		}
+	}
+	cmd.MarkFlagsOneRequired("state", "mode", "certificate", "delay", "partitions", "rate")
 	return cmd
 }
 

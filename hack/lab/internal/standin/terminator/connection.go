@@ -82,9 +82,17 @@ func (c *connection) serve(ctx context.Context, kind CertificateKind) {
 		}
 		return
 	}
+	client, err := c.greet(secure)
+	if err != nil {
+		c.target.refuse(c, err)
+		return
+	}
 	var both sync.WaitGroup
-	both.Go(func() { c.copy(backend, secure) })
-	both.Go(func() { c.copy(secure, backend) })
+	both.Go(func() { c.copy(backend, client, func(int) {}) })
+	both.Go(func() {
+		began := time.Now()
+		c.copy(client, backend, func(sent int) { c.pace(began, sent) })
+	})
 	both.Wait()
 }
 
@@ -169,9 +177,10 @@ type parcel struct {
 // 200 MB/s, which is more than emulated nodes send.
 const maxHeld = 256
 
-// copy forwards bytes in one direction, each after the mount target's delay, and the end of the stream. An error
-// ends both directions.
-func (c *connection) copy(to, from duplex) {
+// copy forwards bytes in one direction, each after the mount target's delay, and the end of the stream. It calls
+// pace with how many it has sent, and is about to. An error ends both directions.
+func (c *connection) copy(to, from duplex, pace func(sent int)) {
+	sent := 0
 	held := make(chan parcel, maxHeld)
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -180,6 +189,8 @@ func (c *connection) copy(to, from duplex) {
 		c.hold(p.due)
 		c.target.gate.pass(c.done)
 		if len(p.bytes) > 0 {
+			sent += len(p.bytes)
+			pace(sent)
 			if _, err := to.Write(p.bytes); err != nil {
 				c.close()
 				return

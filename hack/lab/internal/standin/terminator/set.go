@@ -75,7 +75,7 @@ func (s *Set) Get(id string) (*Target, error) {
 func (s *Set) Clear(ctx context.Context) error {
 	var failures []error
 	for _, t := range s.all() {
-		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetDelay(0), t.SetMode(ctx, OK))
+		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetDelay(0), t.SetRate(0), t.SetMode(ctx, OK))
 	}
 	return errors.Join(failures...)
 }

@@ -15,7 +15,10 @@ type Status struct {
 	Address      string          `json:"address"`
 	Mode         Mode            `json:"mode"`
 	Certificate  CertificateKind `json:"certificate"`
-	Delay        time.Duration   `json:"delay"`   // in each direction
+	Delay        time.Duration   `json:"delay"` // in each direction
+	Partitions   Partitions      `json:"partitions"`
+	Wrong        int             `json:"wrong"`   // connections with requests of another partition's client
+	Rate         int             `json:"rate"`    // of each connection to its client, bytes per second; 0 without limit
 	Open         int             `json:"open"`    // connections now
 	Total        int             `json:"total"`   // connections accepted since the start
 	Refused      int             `json:"refused"` // of those, closed for a reason
@@ -40,7 +43,7 @@ func (t *Target) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{
-		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate, Delay: t.delay,
+		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate, Delay: t.delay, Partitions: t.partitions, Wrong: t.wrong, Rate: t.rate,
 		Open: len(t.live), Total: t.total, Refused: t.refused, LastRefusal: t.lastRefusal,
 		Refusals:    maps.Clone(t.refusals),
 		Connections: []ConnectionStatus{},

@@ -50,6 +50,11 @@ type Target struct {
 	mode        Mode               // guarded by mu
 	certificate CertificateKind    // guarded by mu
 	delay       time.Duration      // guarded by mu; of what is sent in each direction
+	partitions  Partitions         // guarded by mu
+	assigned    int                // guarded by mu; connections that lead to a partition
+	homes       map[string]int     // guarded by mu; the partition of each client
+	wrong       int                // guarded by mu; connections that were closed for another one
+	rate        int                // guarded by mu; of each connection to its client, bytes per second
 	listeners   []*net.TCPListener // guarded by mu; of each address, none while closed
 	live        map[*connection]struct{}
 	gate        *gate // shut while nothing may be sent
