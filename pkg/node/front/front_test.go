@@ -19,16 +19,18 @@ const testTimeout = time.Minute
 
 // harness is a front before a server without TLS, which accepts from the front's socket in place of stunnel.
 type harness struct {
-	*testing.T
+	testing.TB
 	front   *front.Front
 	server  *lanestest.Server
 	address string
 	stunnel net.Listener
 }
 
-func newHarness(t *testing.T, lanes int, server *lanestest.Server) *harness {
+func newHarness(t testing.TB, lanes int, server *lanestest.Server) *harness {
 	t.Helper()
-	t.Parallel() // most tests wait for lanes, which are added after three seconds
+	if test, ok := t.(*testing.T); ok {
+		test.Parallel() // most tests wait for lanes, which are added after three seconds
+	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +41,7 @@ func newHarness(t *testing.T, lanes int, server *lanestest.Server) *harness {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	h := &harness{T: t, server: server, address: listener.Addr().String()}
+	h := &harness{TB: t, server: server, address: listener.Addr().String()}
 	if h.front, err = front.Start(socket, filepath.Join(t.TempDir(), "lane"), lanes, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
 		t.Fatal(err)
 	}

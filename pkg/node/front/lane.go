@@ -26,6 +26,7 @@ type lane struct {
 	id    int
 	conn  net.Conn
 	queue chan []byte // that are to be written; never blocks, as it has room for all chunks
+	ended chan struct{}
 }
 
 func (f *Front) dial() (net.Conn, error) { return net.DialTimeout("unix", f.path, greetTimeout) }
@@ -74,12 +75,12 @@ func greet(conn net.Conn, c lanes.Client) (lanes.Answer, error) {
 	return parsed, errors.Join(err, conn.SetDeadline(time.Time{}))
 }
 
-// write writes the queued chunks until the mount ends or the lane is closed.
+// write writes the queued chunks until the lane has ended.
 func (m *mount) write(l *lane) {
 	defer m.recover()
 	for {
 		select {
-		case <-m.done:
+		case <-l.ended:
 			return
 		case chunk := <-l.queue:
 			_, err := l.conn.Write(chunk)
@@ -94,6 +95,7 @@ func (m *mount) write(l *lane) {
 
 // read passes on what comes from the lane until it ends.
 func (m *mount) read(l *lane) {
+	defer close(l.ended)
 	defer m.recover()
 	if err := m.passAnswers(l); !errors.Is(err, io.EOF) {
 		m.front.log.Debug("lane ended", "err", err)

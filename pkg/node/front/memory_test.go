@@ -1,10 +1,14 @@
 package front
 
 import (
+	"io"
 	"log/slog"
 	"net"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
@@ -53,4 +57,47 @@ func TestLanesThatTakeNothingStopTheClient(t *testing.T) {
 	if most := int64((maxChunks + 1) * chunkBytes); taken.Load() > most {
 		t.Errorf("it took %d bytes, want at most %d", taken.Load(), most)
 	}
+}
+
+// TestRecordsThatDoNotEndAreGivenUp: a client that stops within a record is closed, one that stops between records
+// is not.
+func TestRecordsThatDoNotEndAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, end := net.Pipe()
+		m := newMount(&Front{lanes: 1, log: slog.New(slog.DiscardHandler)}, end)
+		go m.run()
+		<-time.After(time.Hour)
+		if _, err := client.Write(lanestest.Null(1)[:10]); err != nil {
+			t.Fatalf("the connection ended while nothing was sent: %v", err)
+		}
+		began := time.Now()
+		if _, err := client.Read(make([]byte, 1)); err != io.EOF || time.Since(began) != recordTimeout { //nolint:errorlint // of a pipe
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+// TestDroppedLanesLeaveNothing: a mount that lives for weeks has only the goroutines of its present lanes.
+func TestDroppedLanesLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, end := net.Pipe()
+		defer client.Close()
+		m := newMount(&Front{lanes: 2, log: slog.New(slog.DiscardHandler)}, end)
+		m.greeted = true
+		for range 101 {
+			conn, far := net.Pipe()
+			defer far.Close()
+			m.add(conn)
+		}
+		for m.count() > 1 {
+			m.dropSpare()
+		}
+		synctest.Wait()
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if n := strings.Count(string(stacks), "front.(*mount).write("); n != 1 {
+			t.Errorf("%d goroutines write to one lane", n)
+		}
+		m.end(nil)
+	})
 }

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/lanes"
 )
 
-// recordTimeout bounds how long a client may take for a record once it has begun.
+// recordTimeout bounds how long a client may send nothing within a record.
 const recordTimeout = time.Minute
 
 // mount is a connection of a client, usually the kernel's, with its lanes.
@@ -217,7 +217,7 @@ func (m *mount) add(conn net.Conn) {
 		return
 	}
 	m.lastID++
-	l := &lane{m.lastID, conn, make(chan []byte, maxChunks)}
+	l := &lane{m.lastID, conn, make(chan []byte, maxChunks), make(chan struct{})}
 	m.lanes[l.id] = l
 	m.schedule.Add(l.id)
 	m.front.openLanes.Add(1)
