@@ -174,6 +174,15 @@ func TestReleasedVolumes(t *testing.T) {
 			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
 		}, expectation{level: Problem, cause: OptionHarmful}},
 		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
+		"it is an access point, whose port is its own": {func(_ *testing.T, s *Snapshot) {
+			volumes.SetPort(s.Volumes[0], 20777)
+			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", false)
+		}, expectation{level: OK}},
+		"it is a released access point": {func(t *testing.T, s *Snapshot) {
+			t.Helper()
+			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", false)
+			released(corev1.PersistentVolumeReclaimDelete)(t, s)
+		}, expectation{level: Note, cause: CleanupWaits}},
 		"its file system left the table": {func(_ *testing.T, s *Snapshot) {
 			s.Volumes[0].Annotations[wellknown.AnnotationFileSystemID] = "fs-00000000"
 			s.Volumes[0].Labels[wellknown.LabelFileSystemID] = "fs-00000000"
