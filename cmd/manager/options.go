@@ -136,6 +136,8 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"`port` where the leader listens for workers, on the address in POD_IP; without that, no worker waits")
 	g.Add(settings.Duration(&o.loops.UsageInterval, 0, 366*24*time.Hour), "usage-interval", "",
 		"time between two surveys of what each volume holds; 0s is never, unless kubectl efs-stunnel usage --now asks for one")
+	g.Add(settings.Bool(&o.loops.FinishBinding), "finish-binding", "",
+		"bind claims to their volumes where kube-controller-manager has not for two seconds, as the component fast-binding grants it")
 	g.Add(settings.List(&o.loops.SharedVolumePaths, "namespaces", checkPathNamespace), "shared-volume-paths", "",
 		"comma-separated `namespaces` whose SharedVolumes may name a path, which reaches everything on the file system; * is all, default is none")
 }

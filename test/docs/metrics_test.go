@@ -75,8 +75,9 @@ func registered(t *testing.T) map[string]metric {
 	if _, err := loops.New(client, nil, loops.Options{
 		Settings: loops.Settings{
 			Settings: decide.Settings{Provisioner: wellknown.DefaultProvisioner}, PollingInterval: time.Minute,
-			Range: ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
-			Jobs:  mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
+			FinishBinding: true,
+			Range:         ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
+			Jobs:          mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
 		},
 		Workers: workers.Options{Host: wellknown.LoopbackAddress},
 		Events:  record.NewFakeRecorder(1), Metrics: registry, Log: log,

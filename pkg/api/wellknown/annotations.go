@@ -112,6 +112,10 @@ const (
 	AnnotationStorageProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// AnnotationBetaStorageProvisioner is the older form of AnnotationStorageProvisioner.
 	AnnotationBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	// AnnotationBindCompleted, on a claim, says that its binding to a volume is complete.
+	AnnotationBindCompleted = "pv.kubernetes.io/bind-completed"
+	// AnnotationBoundByController, on a claim, says that its volume was not named by its author.
+	AnnotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 	// AnnotationSelectedNode, on a claim of a WaitForFirstConsumer class, is the node that the
 	// scheduler chose for its pod.
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"

@@ -57,6 +57,8 @@ const (
 	SharedClaimPrefix = "pvc-"
 	// VolumePrefix and a claim's uid name the claim's volume.
 	VolumePrefix = "pvc-"
+	// QuestionPrefix and random characters name a volume by which the manager asks what kube-controller-manager has observed.
+	QuestionPrefix = "efs-question-"
 	// MountJobPrefix, a file system id, "-" and a number of five or more digits name a mount Job.
 	MountJobPrefix = "efs-mount-"
 	// SweepJobPrefix does the same for the Jobs that empty the trash.

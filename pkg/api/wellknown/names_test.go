@@ -65,6 +65,7 @@ func TestCreatedNamesAreObjectNames(t *testing.T) {
 		wellknown.RootStorageClass,
 		wellknown.RootVolumePrefix + fileSystem,
 		wellknown.VolumePrefix + uid,
+		wellknown.QuestionPrefix + uid,
 		wellknown.MountJobPrefix + fileSystem + "-00001",
 		wellknown.SweepJobPrefix + fileSystem + "-00001",
 		wellknown.SurveyJobPrefix + fileSystem + "-00001",

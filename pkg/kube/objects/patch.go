@@ -82,12 +82,12 @@ func send(ctx context.Context, client kubernetes.Interface, object metav1.Object
 }
 
 // PatchVolume writes what differs between a volume as it was observed and as it should be.
-func PatchVolume(ctx context.Context, client kubernetes.Interface, is, want *corev1.PersistentVolume) error {
+func PatchVolume(ctx context.Context, client kubernetes.Interface, is, want *corev1.PersistentVolume, subresources ...string) error {
 	patch, err := StrategicMerge(is, want)
 	if err != nil {
 		return err
 	}
-	_, err = send(ctx, client, is, patch)
+	_, err = send(ctx, client, is, patch, subresources...)
 	return err
 }
 

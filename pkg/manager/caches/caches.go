@@ -48,7 +48,7 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 	c := &Caches{
 		metadata: lists, namespace: namespace,
 		Claims:   core.NewPersistentVolumeClaimInformer(client, cluster, 0, cache.Indexers{byUID: index(uidOf), byProvisioner: index(provisionerOf), bySource: index(sourceOf)}),
-		Volumes:  core.NewPersistentVolumeInformer(client, 0, cache.Indexers{byClaim: index(otherClaimsOf), byFileSystem: index(unsettledOn)}),
+		Volumes:  core.NewPersistentVolumeInformer(client, 0, cache.Indexers{byClaim: index(otherClaimsOf), byFileSystem: index(unsettledOn), byUnbound: index(unboundOf)}),
 		Classes:  storage.NewStorageClassInformer(client, 0, cache.Indexers{}),
 		Nodes:    core.NewNodeInformer(client, 0, cache.Indexers{}),
 		Jobs:     batch.NewJobInformer(client, namespace, 0, cache.Indexers{byFileSystem: index(fileSystemOf), byOperation: index(operationsOf)}),

@@ -24,6 +24,7 @@ const (
 	bySource      = "source"
 	byClaim       = "claim"
 	byFileSystem  = "fileSystem"
+	byUnbound     = "unbound"
 	byOperation   = "operation"
 	byOwner       = "owner"
 	byAgent       = "agent"
@@ -89,6 +90,15 @@ func unsettledOn(volume *corev1.PersistentVolume) []string {
 		return nil
 	}
 	return []string{id}
+}
+
+// unboundOf returns the provisioner of a volume that was made for a claim, while kube-controller-manager has not bound it.
+func unboundOf(volume *corev1.PersistentVolume) []string {
+	made := volume.Annotations[wellknown.AnnotationProvisionedBy]
+	if made == "" || volume.Status.Phase != corev1.VolumePending || volume.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []string{made}
 }
 
 func fileSystemOf(job *batchv1.Job) []string {
@@ -171,6 +181,11 @@ func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
 // UnsettledVolumes returns the volumes on a file system that may need an operation.
 func (c *Caches) UnsettledVolumes(fileSystemID string) []*corev1.PersistentVolume {
 	return list[*corev1.PersistentVolume](c.Volumes, byFileSystem, fileSystemID)
+}
+
+// UnboundVolumes returns the volumes of a provisioner that kube-controller-manager has not bound.
+func (c *Caches) UnboundVolumes(provisioner string) []*corev1.PersistentVolume {
+	return list[*corev1.PersistentVolume](c.Volumes, byUnbound, provisioner)
 }
 
 // VolumesOnFileSystem returns all volumes on a file system. It scans all volumes of the cluster.

@@ -19,6 +19,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/accesspoints"
+	"gnuthought.com/efs-stunnel/pkg/manager/binding"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/claims"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -45,6 +46,7 @@ type Settings struct {
 	Batch int                // operations in one batch of a Job at most
 	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
 	UsageInterval     time.Duration
+	FinishBinding     bool     // claims are bound whose volumes the cluster's binder is late for
 	SharedVolumePaths []string // the namespaces whose SharedVolumes may name a path
 }
 
@@ -83,6 +85,7 @@ type Loops struct {
 	Jobs      *jobs.Controller
 	Usage     *usage.Controller
 	Points    *accesspoints.Controller
+	Binding   *binding.Controller // nil without FinishBinding
 	// SharedVolumes work where their API is installed.
 	SharedVolumes *sharedvolumes.Controller
 
@@ -143,6 +146,11 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
+	}
+	if o.FinishBinding {
+		l.Binding = binding.New(client, l.Caches, binding.Options{
+			Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, Metrics: o.Metrics, Log: o.Log,
+		})
 	}
 	l.connect()
 	return l, nil
@@ -208,6 +216,9 @@ func (l *Loops) Run(ctx context.Context) error {
 	group.Go(func() error { return l.Points.Run(ctx) })
 	group.Go(func() error { return l.Jobs.Run(ctx) })
 	group.Go(func() error { return l.Usage.Run(ctx) })
+	if l.Binding != nil {
+		group.Go(func() error { return l.Binding.Run(ctx) })
+	}
 	if l.served {
 		group.Go(func() error { return l.SharedVolumes.Run(ctx) })
 		group.Go(func() error {
