@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -45,12 +44,14 @@ func TestSharedVolumesNeedTheRightsOfTheirComponent(t *testing.T) {
 	f.runSharedVolume(object)
 }
 
-// grant applies a file of roles and bindings for the environment's own service account.
-func (f sharedVolumeFixture) grant(file string) {
+// grant applies a file of roles, policies and bindings for the environment's own service account.
+func (f *fixture) grant(file string) {
 	f.Helper()
 	text, err := os.ReadFile(file)
 	f.check(err)
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
+	const user = "system:serviceaccount:"
+	own := strings.ReplaceAll(string(text), user+wellknown.Namespace+":", user+f.Namespace+":")
+	for document := range strings.SplitSeq(own, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		f.check(yaml.Unmarshal([]byte(document), &object.Object))
 		if subjects, found, _ := unstructured.NestedSlice(object.Object, "subjects"); found {
@@ -61,9 +62,10 @@ func (f sharedVolumeFixture) grant(file string) {
 			}
 			f.check(unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
 		}
-		resource := f.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource(strings.ToLower(object.GetKind()) + "s"))
+		plural := strings.Replace(strings.ToLower(object.GetKind())+"s", "policys", "policies", 1)
+		resource := f.Dynamic.Resource(object.GroupVersionKind().GroupVersion().WithResource(plural))
 		var client dynamic.ResourceInterface = resource
-		if !strings.HasPrefix(object.GetKind(), "Cluster") {
+		if strings.HasPrefix(object.GetKind(), "Role") {
 			object.SetNamespace(f.Namespace)
 			client = resource.Namespace(f.Namespace)
 		}

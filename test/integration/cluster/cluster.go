@@ -115,6 +115,11 @@ func (c *Cluster) StopControllers() {
 	c.controllerManager = nil
 }
 
+// SignalControllers sends a signal to the controller-manager, such as SIGSTOP.
+func (c *Cluster) SignalControllers(signal os.Signal) error {
+	return c.controllerManager.cmd.Process.Signal(signal)
+}
+
 // StartControllers starts the controller-manager again, and does not wait for it.
 func (c *Cluster) StartControllers() (err error) {
 	c.controllerManager, err = startProcess(c.controllerManagerProgram())

@@ -44,6 +44,7 @@ func components() []component {
 	return []component{
 		{"admission", "admission"},
 		{"awsCredentials", "aws-credentials"},
+		{"fastBinding", "fast-binding"},
 		{"fips", "fips"},
 		{"monitoring", "monitoring"},
 		{"networkPolicy", "network-policy"},
@@ -54,7 +55,13 @@ func components() []component {
 	}
 }
 
-func (c component) when() string { return ".Values.components." + c.value }
+// when returns the condition of a component's objects. That of fast-binding fails where Kubernetes lacks an API.
+func (c component) when() string {
+	if c.value == "fastBinding" {
+		return `(include "efs-stunnel.fastBinding" $)`
+	}
+	return ".Values.components." + c.value
+}
 
 // Kubernetes are the versions that Helm installs the chart on.
 const Kubernetes = ">=1.30.0-0"

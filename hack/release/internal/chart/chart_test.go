@@ -81,7 +81,7 @@ func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[st
 // objectsOf returns the objects by kind, namespace and name.
 func objectsOf(t *testing.T, chart *helmchart.Chart, set map[string]any, namespace string) map[string]any {
 	t.Helper()
-	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, common.DefaultCapabilities)
+	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.36.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +267,29 @@ func TestComponentsMayOnlyAdd(t *testing.T) {
 	} {
 		if got, err := merge(pristine, pristine, variant, "true"); err == nil {
 			t.Errorf("%s is accepted: %v", name, got)
+		}
+	}
+}
+
+// onKubernetes returns the capabilities of a cluster: Helm's defaults are those of an older version.
+func onKubernetes(version string) *common.Capabilities {
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = common.KubeVersion{Version: version, Major: "1", Minor: version[3:5]}
+	return capabilities
+}
+
+// TestFastBindingNeedsItsAPI, and the error is one sentence; without the component the chart needs no such version.
+func TestFastBindingNeedsItsAPI(t *testing.T) {
+	chart := load(t, spec(t))
+	for on, want := range map[bool]string{true: "components.fastBinding needs Kubernetes 1.36 or later", false: ""} {
+		set := map[string]any{"components": map[string]any{"fastBinding": on}}
+		values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.35.4"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.Render(chart, values)
+		if (err != nil) != on || on && !strings.Contains(err.Error(), want) {
+			t.Errorf("on %v: got %v, want %q", on, err, want)
 		}
 	}
 }

@@ -34,3 +34,13 @@ object's own labels as JSON, and more labels of values. */ -}}
 {{- range $key, $value := .Values.worker.nodeSelector -}}{{- $labels = append $labels (printf "%s=%v" $key $value) -}}{{- end -}}
 {{ join "," $labels }}
 {{- end -}}
+
+{{- /* Whether claims are bound faster; an error on Kubernetes without the API of its policy. */ -}}
+{{- define "efs-stunnel.fastBinding" -}}
+{{- if .Values.components.fastBinding -}}
+{{- if semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail "components.fastBinding needs Kubernetes 1.36 or later, which has MutatingAdmissionPolicy v1" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}
