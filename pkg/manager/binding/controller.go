@@ -55,8 +55,9 @@ const (
 	// interval is the time between two rounds: each costs the binder as many requests as it has questions.
 	interval  = time.Second
 	questions = 2
-	// patience is the time after which a question is replaced. Only its removal by another client makes it useless.
-	patience = 5 * time.Minute
+	// patience is the time after which a question is replaced. It is useless only if another client has removed it: an
+	// answer waits for the requests of all claims that were created before, at 20 a second.
+	patience = 30 * time.Minute
 	poll     = 100 * time.Millisecond // of the cache
 	// batch limits the volumes of a round, so that those which are created meanwhile need not wait for long.
 	batch   = 500
