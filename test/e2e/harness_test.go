@@ -56,7 +56,7 @@ func setUp(t *testing.T) *lab {
 func (l *lab) tearDown() {
 	l.Helper()
 	var parts []struct{ PID int }
-	if out, err := l.try("", "bin/lab", "status", "-o", "json"); err == nil { // it may not have come up
+	if out, err := l.try("bin/lab", "status", "-o", "json"); err == nil { // it may not have come up
 		if err := json.Unmarshal([]byte(out), &parts); err != nil {
 			l.Error(err)
 		}
@@ -117,10 +117,10 @@ func (l *lab) run(program string, args ...string) string {
 	return out
 }
 
-// try is run for a program that may fail, with a text as its standard input.
-func (l *lab) try(stdin, program string, args ...string) (string, error) {
+// try is run for a program that may fail.
+func (l *lab) try(program string, args ...string) (string, error) {
 	l.Helper()
-	out, _, err := l.start(stdin, program, args)
+	out, _, err := l.start("", program, args)
 	return out, err
 }
 
@@ -134,7 +134,7 @@ func (l *lab) onNode(node, line string) (out string) {
 	l.Helper()
 	l.eventually(node+" to answer", func() string {
 		var err error
-		if out, err = l.try("", "bin/lab", "exec", node, "--", "sh", "-c", line); err != nil {
+		if out, err = l.try("bin/lab", "exec", node, "--", "sh", "-c", line); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -179,7 +179,7 @@ func (p players) await() (events int) {
 	l.Helper()
 	l.eventually("every client to go on", func() string {
 		args := []string{"-n", p.ns, "exec", "referee", "--", "/histories", "await", "-clients", strconv.Itoa(clientPods * clientsOfAPod)}
-		out, err := l.try("", l.client[0], slices.Concat(l.client[1:], args)...)
+		out, err := l.try(l.client[0], slices.Concat(l.client[1:], args)...)
 		if err != nil {
 			return err.Error() // its kubelet may be restarting
 		}
@@ -202,7 +202,7 @@ func (p players) finish() {
 	if err := os.WriteFile(file, []byte(history+"\n"), 0o644); err != nil {
 		l.Fatal(err)
 	}
-	out, err := l.try("", "bin/histories", "check", "-history", file, "-at-least", strconv.Itoa(times(400, 100_000)))
+	out, err := l.try("bin/histories", "check", "-history", file, "-at-least", strconv.Itoa(times(400, 100_000)))
 	l.Logf("HISTORY %s", out)
 	if err != nil {
 		l.Errorf("the checker of %s: %v\n%s", file, err, out)

@@ -117,7 +117,7 @@ func TestClassOfTheDriverServesItsClaims(t *testing.T) {
 	}
 	info, err := os.Stat(f.local(point.Path))
 	f.check(err)
-	if owner := info.Sys().(*syscall.Stat_t); owner.Uid != 1000 || owner.Gid != 1000 || info.Mode().Perm() != 0o700 {
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || owner.Uid != 1000 || owner.Gid != 1000 || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory is %d:%d's, with mode %o", owner.Uid, owner.Gid, info.Mode().Perm())
 	}
 	other, _ := f.waitForPoint(f.NewClaim("efs-claim-2", f.class))
@@ -237,7 +237,7 @@ func TestClaimSaysWhyItHasNoAccessPoint(t *testing.T) {
 // expectCondition waits for the cause and some texts in a claim's condition.
 func (f *fixture) expectCondition(claim *corev1.PersistentVolumeClaim, cause string, texts ...string) {
 	f.Helper()
-	f.Eventually(fmt.Sprintf("claim %s says %s: %q", claim.Name, cause, texts), func(context.Context) error {
+	f.Eventually(fmt.Sprintf("claim %s says %s: %q", claim.Name, cause, texts), func(context.Context) error { //nolint:contextcheck // the fixture has its own
 		if verdict := decide.VerdictOn(f.getClaim(claim)); verdict.Cause != cause || !containsAll(verdict.Message, texts) {
 			return fmt.Errorf("it says %s", verdict)
 		}

@@ -216,7 +216,7 @@ func (f *fixture) waitForCount(claims []*corev1.PersistentVolumeClaim, want int)
 }
 
 func (f *fixture) boundAtLeast(claims []*corev1.PersistentVolumeClaim, want int) func(context.Context) error {
-	return func(context.Context) error {
+	return func(context.Context) error { //nolint:contextcheck // the fixture has its own
 		if bound := f.boundOf(claims); bound < want {
 			return fmt.Errorf("%d are", bound)
 		}

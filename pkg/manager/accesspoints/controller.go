@@ -253,7 +253,11 @@ func (c *Controller) delete(ctx context.Context, id string) error {
 	c.mu.Lock()
 	c.known.remove(id, kept)
 	c.mu.Unlock()
-	c.options.Log.InfoContext(ctx, "access point deleted", slog.String("accessPoint", id), slog.String("volume", want.Volume), slog.Bool("kept", kept))
+	text := "access point deleted"
+	if kept {
+		text = "access point kept"
+	}
+	c.options.Log.InfoContext(ctx, text, slog.String("accessPoint", id), slog.String("volume", want.Volume))
 	c.changed(want.Volume)
 	return nil
 }

@@ -112,7 +112,7 @@ func (f *Front) accept() {
 			f.log.Warn("accepting a connection failed", "err", err)
 			<-time.After(acceptRetry)
 		case !f.enter():
-			f.log.Warn("connection closed, as there are too many", "connections", maxMounts)
+			f.log.Warn("connection closed, as there are too many", "used", maxMounts)
 			_ = conn.Close()
 		default:
 			go f.serve(conn)

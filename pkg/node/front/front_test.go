@@ -36,7 +36,11 @@ func newHarness(t testing.TB, lanes int, server *lanestest.Server) *harness {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	socket, err := listener.(*net.TCPListener).File()
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		t.Fatalf("the listener is a %T", listener)
+	}
+	socket, err := tcp.File()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +53,7 @@ func newHarness(t testing.TB, lanes int, server *lanestest.Server) *harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		h.stunnel.Close()
+		_ = h.stunnel.Close()
 		if err := h.front.Close(); err != nil {
 			t.Error(err)
 		}

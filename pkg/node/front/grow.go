@@ -98,7 +98,7 @@ func (m *mount) scale(s lanes.Scaler) {
 				if !m.grow(n) {
 					s.Rest(time.Now().Add(lanes.SearchPause))
 				}
-				m.front.log.Info("lanes added", "lanes", m.count(), "wanted", n)
+				m.front.log.Info("lanes added", "used", m.count())
 			case n < 0:
 				m.dropSpare()
 			}

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,9 @@ type lane struct {
 	ended chan struct{}
 }
 
-func (f *Front) dial() (net.Conn, error) { return net.DialTimeout("unix", f.path, greetTimeout) }
+func (f *Front) dial() (net.Conn, error) {
+	return (&net.Dialer{Timeout: greetTimeout}).DialContext(context.Background(), "unix", f.path) // ends by its timeout
+}
 
 // dialGreeted opens a connection and asks the server for its partition.
 func (f *Front) dialGreeted(c lanes.Client) (net.Conn, lanes.Answer, error) {

@@ -93,11 +93,11 @@ func TestTooLongRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// compound is a call of NFS 4 with a minor version.
-func compound(xid, minor uint32) []byte {
+// compound is call 7 of NFS 4 with a minor version.
+func compound(minor uint32) []byte {
 	credential := append(words(1, 8), make([]byte, 8)...)
 	tag := append(words(3), 'a', 'b', 'c', 0)
-	return record(slices.Concat(words(xid, 0, 2, 100003, 4, 1), credential, words(0, 0), tag, words(minor, 0)))
+	return record(slices.Concat(words(7, 0, 2, 100003, 4, 1), credential, words(0, 0), tag, words(minor, 0)))
 }
 
 func TestParseHeader(t *testing.T) {
@@ -107,15 +107,15 @@ func TestParseHeader(t *testing.T) {
 		ok     bool
 		fails  bool
 	}{
-		"4.1":                {record: compound(7, 1), want: lanes.Header{XID: 7, Sessions: true}, ok: true},
-		"4.2":                {record: compound(7, 2), want: lanes.Header{XID: 7, Sessions: true}, ok: true},
-		"4.0":                {record: compound(7, 0), want: lanes.Header{XID: 7}, ok: true},
+		"4.1":                {record: compound(1), want: lanes.Header{XID: 7, Sessions: true}, ok: true},
+		"4.2":                {record: compound(2), want: lanes.Header{XID: 7, Sessions: true}, ok: true},
+		"4.0":                {record: compound(0), want: lanes.Header{XID: 7}, ok: true},
 		"null":               {record: record(words(8, 0, 2, 100003, 4, 0, 0, 0, 0, 0)), want: lanes.Header{XID: 8, Null: true}, ok: true},
 		"reply":              {record: record(words(9, 1, 0, 0, 0, 0)), want: lanes.Header{XID: 9, Reply: true}, ok: true},
 		"short reply":        {record: record(words(9, 1)), want: lanes.Header{XID: 9, Reply: true}, ok: true},
 		"call without body":  {record: record(words(9, 0)), want: lanes.Header{XID: 9}, ok: true},
-		"first bytes only":   {record: compound(7, 1)[:lanes.HeaderBytes], want: lanes.Header{XID: 7}, ok: true},
-		"too few bytes":      {record: compound(7, 1)[:lanes.HeaderBytes-1]},
+		"first bytes only":   {record: compound(1)[:lanes.HeaderBytes], want: lanes.Header{XID: 7}, ok: true},
+		"too few bytes":      {record: compound(1)[:lanes.HeaderBytes-1]},
 		"half a mark":        {record: []byte{0, 0}},
 		"nothing":            {},
 		"no room for an xid": {record: record([]byte("1234567")), fails: true},

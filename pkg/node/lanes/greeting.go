@@ -63,7 +63,7 @@ func ParseAnswer(record []byte, xid uint32) (Answer, error) {
 	r.uint32()
 	r.opaque() // verifier
 	if failed := r.uint32() != 0; denied || failed || r.err != nil {
-		return Answer{}, nil // the server does not know the program
+		return Answer{}, nil //nolint:nilerr // the server does not know the program
 	}
 	var a Answer
 	switch r.uint32() {

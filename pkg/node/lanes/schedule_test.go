@@ -100,7 +100,7 @@ func TestScheduleAgainstAModel(t *testing.T) {
 		}
 		xids := rapid.Uint32Range(0, 20)
 		t.Repeat(map[string]func(*rapid.T){
-			"add": func(t *rapid.T) {
+			"add": func(*rapid.T) {
 				if len(open) < 5 {
 					next++
 					s.Add(next)

@@ -32,14 +32,14 @@ func (h *harness) sockets() []string {
 	return found
 }
 
-func partitioned(lanes uint32) *lanestest.Server {
-	return &lanestest.Server{Partitions: 3, Kind: lanestest.Ready, Lanes: lanes, PerMilli: 1}
+func partitioned() *lanestest.Server {
+	return &lanestest.Server{Partitions: 3, Kind: lanestest.Ready, Lanes: 5, PerMilli: 1}
 }
 
 // TestOneLaneIsNoFront: without lanes, nothing differs from a supervisor that has none.
 func TestOneLaneIsNoFront(t *testing.T) {
 	configOf := func(lanes int) (text string, sockets int, conns []lanestest.Conn) {
-		h, server := newHarness(t), partitioned(5)
+		h, server := newHarness(t), partitioned()
 		tunnel := h.startLanes(lanes, server)
 		conn := h.dial(tunnel.Accept)
 		if err := lanestest.Load(conn, 1, 20, 5, 100, 100); err != nil {
@@ -69,7 +69,7 @@ func TestOneLaneIsNoFront(t *testing.T) {
 
 // TestLanesThroughStunnel: five connections of one partition carry what one client asks for, in equal parts.
 func TestLanesThroughStunnel(t *testing.T) {
-	h, server := newHarness(t), partitioned(5)
+	h, server := newHarness(t), partitioned()
 	server.Rate = 4 << 20
 	tunnel := h.startLanes(5, server)
 	conn := h.dial(tunnel.Accept)
@@ -110,7 +110,7 @@ func TestLanesThroughStunnel(t *testing.T) {
 
 // TestFrontOutlivesStunnel: the port and the front stay when stunnel dies, and only connections end.
 func TestFrontOutlivesStunnel(t *testing.T) {
-	h, server := newHarness(t), partitioned(5)
+	h, server := newHarness(t), partitioned()
 	tunnel := h.startLanes(5, server)
 	for range 3 {
 		conn := h.dial(tunnel.Accept)
@@ -129,7 +129,7 @@ func TestFrontOutlivesStunnel(t *testing.T) {
 
 // TestIdleTunnelsStartWithLanes: stunnel starts when the front needs the first lane, and stops without one.
 func TestIdleTunnelsStartWithLanes(t *testing.T) {
-	h, server := newHarness(t), partitioned(5)
+	h, server := newHarness(t), partitioned()
 	h.idle = time.Second
 	h.changeOptions = func(o *supervise.Options) { o.Lanes = 3 }
 	h.startSupervisor()
