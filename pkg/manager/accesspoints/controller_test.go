@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,13 @@ func (f *fakeAPI) do(call string, carryOut func()) error {
 		return f.lose(call, f.calls[call])
 	}
 	return nil
+}
+
+// called returns the number of calls so far.
+func (f *fakeAPI) called(call string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[call]
 }
 
 func (f *fakeAPI) CreateAccessPoint(_ context.Context, r efs.AccessPointRequest) (point efs.AccessPoint, err error) {
@@ -163,7 +171,7 @@ func TestNextLeaderFindsTheAccessPointByItsToken(t *testing.T) {
 				t.Errorf("made %q", id)
 			}
 		}
-		if len(api.points) != 1 || api.calls[listCall] != 0 {
+		if len(api.points) != 1 || api.called(listCall) != 0 {
 			t.Errorf("%d access points after %v", len(api.points), api.calls)
 		}
 	})
@@ -186,10 +194,10 @@ func TestThousandAccessPointsUnderThrottling(t *testing.T) {
 			c.Create(point(fmt.Sprintf("pvc-%d", i)))
 		}
 		<-time.After(time.Hour)
-		if len(api.points) != many || accepted != many || api.calls[listCall] != 0 {
+		if len(api.points) != many || accepted != many || api.called(listCall) != 0 {
 			t.Errorf("%d access points after %d accepted calls of %v", len(api.points), accepted, api.calls)
 		}
-		if refused := api.calls[createCall] - accepted; refused > 2*many { // at random: each answer of AWS begins a new backoff
+		if refused := api.called(createCall) - accepted; refused > 2*many { // at random: each answer of AWS begins a new backoff
 			t.Errorf("AWS throttled %d calls", refused)
 		}
 		if demand := c.Demand(); len(demand.AccessPoints) != many || !slices.Contains(demand.AccessPoints, ports.Key{FileSystem: fs1, AccessPoint: "fsap-1"}) {
@@ -200,9 +208,10 @@ func TestThousandAccessPointsUnderThrottling(t *testing.T) {
 
 func TestFailureIsSaidUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		denied := true
+		var denied atomic.Bool
+		denied.Store(true)
 		api := &fakeAPI{answer: func(string, int) error {
-			if denied {
+			if denied.Load() {
 				return errors.New("AccessDenied")
 			}
 			return nil
@@ -211,10 +220,10 @@ func TestFailureIsSaidUntilItEnds(t *testing.T) {
 		c.Create(point("pvc-1"))
 		c.Create(point("pvc-1"))
 		synctest.Wait()
-		if _, problem := c.Made("pvc-1"); !strings.HasPrefix(problem.Message, "AccessDenied") || api.calls[createCall] != 1 {
-			t.Errorf("got %+v after %v", problem, api.calls)
+		if _, problem := c.Made("pvc-1"); !strings.HasPrefix(problem.Message, "AccessDenied") || api.called(createCall) != 1 {
+			t.Errorf("got %+v after %v", problem, api.called(createCall))
 		}
-		denied = false
+		denied.Store(false)
 		<-time.After(maxRetry)
 		if id, problem := c.Made("pvc-1"); id == "" || problem.Message != "" {
 			t.Errorf("got %q, %+v", id, problem)
@@ -239,8 +248,8 @@ func TestGIDIsOfNoOtherAccessPoint(t *testing.T) {
 		if got, wait := c.GID(fs1, "pvc-c", 1000, 1003); got != 0 || wait == "" {
 			t.Errorf("got %d, %q of a full range", got, wait)
 		}
-		if api.calls[listCall] != 1 {
-			t.Errorf("listed %d times", api.calls[listCall])
+		if api.called(listCall) != 1 {
+			t.Errorf("listed %d times", api.called(listCall))
 		}
 	})
 }
