@@ -127,7 +127,7 @@ func (c *connection) greet(secure *tls.Conn) (duplex, error) {
 	for {
 		record := make([]byte, headerBytes, maxGreeting)
 		if n, err := io.ReadFull(secure, record); err != nil {
-			return afterGreeting{secure, bytes.NewReader(record[:n])}, nil // the client has ended
+			return afterGreeting{secure, bytes.NewReader(record[:n])}, nil //nolint:nilerr // the client has ended
 		}
 		size := markBytes + int(binary.BigEndian.Uint32(record)&^lastFragment)
 		if word(record, 16) != bindProgram || word(record, 24) != bindProcedure || size > maxGreeting || size < clientAt {

@@ -103,7 +103,7 @@ func TestClientsWithoutGreetingAreServed(t *testing.T) {
 	if err := short.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(short); err != nil || string(got) != "root\nshortend" {
+	if got, err := io.ReadAll(short); err != nil || string(got) != "root\n"+"short"+"end" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
