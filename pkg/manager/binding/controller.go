@@ -58,6 +58,8 @@ const (
 	// patience is the time after which a question is replaced. It is useless only if another client has removed it: an
 	// answer waits for the requests of all claims that were created before, at 20 a second.
 	patience = 30 * time.Minute
+	// deletion bounds the deletion of a question, for which the end of the manager waits.
+	deletion = 30 * time.Second
 	poll     = 100 * time.Millisecond // of the cache
 	// batch limits the volumes of a round, so that those which are created meanwhile need not wait for long.
 	batch   = 500
@@ -145,7 +147,7 @@ func (c *Controller) ask(ctx context.Context) error {
 
 // remove deletes a question, also when the manager ends. The next leader deletes what this one cannot.
 func (c *Controller) remove(ctx context.Context, question *corev1.PersistentVolume) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience/60)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletion)
 	defer cancel()
 	err := c.client.CoreV1().PersistentVolumes().Delete(ctx, question.Name, objects.OnlyThis(question))
 	if err != nil && !apierrors.IsNotFound(err) {
