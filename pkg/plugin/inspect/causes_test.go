@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -11,6 +12,10 @@ func TestOneEntryForOneCause(t *testing.T) {
 		r := problem(cause, named(KindClaim, "team", name), message)
 		r.class, r.fileSystem = "bad", "fs-1"
 		return r
+	}
+	f := &facts{Snapshot: &Snapshot{Now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}}
+	lasting := func(name string, age time.Duration) Result {
+		return f.lasting(claim("SetupFailed", name, "quota"), f.Now.Add(-age))
 	}
 	tunnel := func(node, from string) Result {
 		r := problem("TunnelUnhealthy", named(KindNode, node), node+" has no answer")
@@ -39,7 +44,7 @@ func TestOneEntryForOneCause(t *testing.T) {
 			map[string][]string{"node n1": {"claim team/n2", "node n2"}, "claim team/n9": nil},
 		},
 		"one message with different ages": {
-			[]Examined{{"claims", []Result{claim("SetupFailed", "a", "quota (for 5m)"), claim("SetupFailed", "b", "quota (for 1h)"), claim("SetupFailed", "c", "else")}}},
+			[]Examined{{"claims", []Result{lasting("a", 5*time.Minute), lasting("b", time.Hour), claim("SetupFailed", "c", "else")}}},
 			map[string][]string{"claim team/a": {"claim team/b"}, "claim team/c": nil},
 		},
 		"another file system's": {

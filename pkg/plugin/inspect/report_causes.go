@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // title names a problem.
@@ -21,8 +20,7 @@ func linkProblems(all []Examined) {
 	}
 	parents, firsts := map[*Result]*Result{}, map[string]*Result{}
 	for _, r := range problems {
-		message, _, _ := strings.Cut(r.Message, " (for ")
-		key := r.check + cmp.Or(r.from, string(r.Cause)+message)
+		key := r.check + cmp.Or(r.from, string(r.Cause)+cmp.Or(r.said, r.Message))
 		if parents[r] = parentOf(r, problems); parents[r] == nil {
 			parents[r] = firsts[key]
 		}

@@ -50,6 +50,7 @@ type Result struct {
 	class      string // of a claim
 	node       string // where pods are that do not start
 	from       string // what the object itself says that it follows from
+	said       string // Message without its age, if it has one
 	check      string // that found it
 	layer      layer
 	unread     bool // it says that a right is missing, which other checks may, too
@@ -272,11 +273,14 @@ func (f *facts) ofCondition(object string, c metav1.Condition) []Result {
 	if c.Status != metav1.ConditionFalse {
 		return nil
 	}
-	return []Result{problem(Cause(c.Reason), object, f.lasting(c.Message, c.LastTransitionTime.Time))}
+	return []Result{f.lasting(problem(Cause(c.Reason), object, c.Message), c.LastTransitionTime.Time)}
 }
 
-func (f *facts) lasting(message string, since time.Time) string {
-	return fmt.Sprintf("%s (for %s)", message, age(f.Now, since))
+// lasting adds to a result for how long it has been so.
+func (f *facts) lasting(r Result, since time.Time) Result {
+	r.said = r.Message
+	r.Message = fmt.Sprintf("%s (for %s)", r.said, age(f.Now, since))
+	return r
 }
 
 // join adds the reason to a text, if there is one.

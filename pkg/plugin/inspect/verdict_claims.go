@@ -125,14 +125,14 @@ func conditionOf(claim *corev1.PersistentVolumeClaim) corev1.PersistentVolumeCla
 }
 
 func (f *facts) ofClaimCondition(claim *corev1.PersistentVolumeClaim, c corev1.PersistentVolumeClaimCondition) Result {
-	cause, message, id := Cause(c.Reason), f.lasting(c.Message, c.LastTransitionTime.Time), f.fileSystemOf(claim)
+	result, id := problem(Cause(c.Reason), "", c.Message), f.fileSystemOf(claim)
 	switch {
 	case status.IsProgress(c.Reason):
-		return note(cause, "", message)
-	case cause == status.WaitsForFileSystem && id != "" && f.Table != nil && f.tableErr == nil && !f.isListed(id):
-		return problem(FileSystemUnknown, "", message)
+		result = note(result.Cause, "", c.Message)
+	case result.Cause == status.WaitsForFileSystem && id != "" && f.Table != nil && f.tableErr == nil && !f.isListed(id):
+		result.Cause = FileSystemUnknown
 	}
-	return problem(cause, "", message)
+	return f.lasting(result, c.LastTransitionTime.Time)
 }
 
 func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) Result {

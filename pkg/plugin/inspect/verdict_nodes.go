@@ -186,7 +186,7 @@ func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
 	}
 	for _, tunnel := range object.Status.Tunnels {
 		for _, p := range tunnel.Problems {
-			result := problem(Cause(p.Reason), name, f.lasting(p.Message, p.Since.Time))
+			result := f.lasting(problem(Cause(p.Reason), name, p.Message), p.Since.Time)
 			if p.Cause != nil {
 				result.Remedy, result.from = tunnelspec.ProbeRemedy(p.Cause.Reason), strings.Join([]string{p.Cause.Kind, p.Cause.Name, p.Cause.Reason}, " ")
 			}
