@@ -37,7 +37,7 @@ func directory(t *testing.T) string {
 	if *mounted == "" {
 		return t.TempDir()
 	}
-	dir, err := os.MkdirTemp(*mounted, "posix-")
+	dir, err := os.MkdirTemp(*mounted, "posix-") //nolint:usetesting // on the mount
 	if err != nil {
 		t.Fatal(err)
 	}
