@@ -98,7 +98,7 @@ var deniedAction = regexp.MustCompile(`\belasticfilesystem:[A-Za-z]+`)
 // Advice returns what to do about an error of the API.
 func Advice(err error) string {
 	if action := MissingAction(err); action != "" && !slices.Contains(discovery, action) {
-		return fmt.Sprintf("Allow the manager's AWS role %s, which a class with provisioningMode efs-ap needs: %stasks/aws-permissions.md", action, wellknown.DocsURL)
+		return fmt.Sprintf("Allow the manager's AWS role %s: a class with provisioningMode efs-ap needs it, see %stasks/aws-permissions.md", action, wellknown.DocsURL)
 	}
 	return advice[Reason(err)]
 }
