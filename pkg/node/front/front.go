@@ -39,6 +39,7 @@ type Front struct {
 	path     string   // of inner
 	lanes    int
 	pinned   atomic.Int32
+	busyRate atomic.Int64 // below that of package lanes, for tests of pinned servers; 0 for that
 	log      *slog.Logger
 	client   lanes.Client
 

@@ -210,6 +210,7 @@ func TestServersWithoutPartitionsGetOneLane(t *testing.T) {
 func TestPinnedServersGetLanesWithoutGreeting(t *testing.T) {
 	h := newHarness(t, 5, &lanestest.Server{})
 	h.front.SetPinned(3)
+	h.front.LowerBusyRate(1 << 10)
 	conn := h.dial()
 	h.load(conn, 1, 1, 1, 0, 0)
 	first, stop := uint32(1000), make(chan struct{})

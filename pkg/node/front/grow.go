@@ -35,7 +35,7 @@ func (m *mount) prepare(h lanes.Header) error {
 func (m *mount) greet() (int, lanes.Answer) {
 	f := m.front
 	if pinned := int(f.pinned.Load()); pinned > 1 {
-		return min(pinned, f.lanes), lanes.Answer{}
+		return min(pinned, f.lanes), lanes.Answer{BytesPerSecond: f.busyRate.Load()}
 	}
 	now := time.Now()
 	if now.UnixNano() < f.restUntil.Load() {

@@ -1,0 +1,4 @@
+package front
+
+// LowerBusyRate has mounts of pinned servers get lanes at a rate in bytes per second that any machine reaches.
+func (f *Front) LowerBusyRate(rate int64) { f.busyRate.Store(rate) }
