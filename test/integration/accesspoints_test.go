@@ -237,8 +237,8 @@ func TestClaimSaysWhyItHasNoAccessPoint(t *testing.T) {
 // expectCondition waits for the cause and some texts in a claim's condition.
 func (f *fixture) expectCondition(claim *corev1.PersistentVolumeClaim, cause string, texts ...string) {
 	f.Helper()
-	f.Eventually(fmt.Sprintf("claim %s says %s: %q", claim.Name, cause, texts), func(context.Context) error { //nolint:contextcheck // the fixture has its own
-		if verdict := decide.VerdictOn(f.getClaim(claim)); verdict.Cause != cause || !containsAll(verdict.Message, texts) {
+	f.Eventually(fmt.Sprintf("claim %s says %s: %q", claim.Name, cause, texts), func(context.Context) error {
+		if verdict := decide.VerdictOn(f.getClaim(claim)); verdict.Cause != cause || !containsAll(verdict.Message, texts) { //nolint:contextcheck // the fixture has its own
 			return fmt.Errorf("it says %s", verdict)
 		}
 		return nil

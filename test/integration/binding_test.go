@@ -216,8 +216,8 @@ func (f *fixture) waitForCount(claims []*corev1.PersistentVolumeClaim, want int)
 }
 
 func (f *fixture) boundAtLeast(claims []*corev1.PersistentVolumeClaim, want int) func(context.Context) error {
-	return func(context.Context) error { //nolint:contextcheck // the fixture has its own
-		if bound := f.boundOf(claims); bound < want {
+	return func(context.Context) error {
+		if bound := f.boundOf(claims); bound < want { //nolint:contextcheck // the fixture has its own
 			return fmt.Errorf("%d are", bound)
 		}
 		return nil

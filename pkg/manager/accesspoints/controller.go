@@ -253,11 +253,12 @@ func (c *Controller) delete(ctx context.Context, id string) error {
 	c.mu.Lock()
 	c.known.remove(id, kept)
 	c.mu.Unlock()
-	text := "access point deleted"
+	log := c.options.Log.With(slog.String("accessPoint", id), slog.String("volume", want.Volume))
 	if kept {
-		text = "access point kept"
+		log.WarnContext(ctx, "access point kept")
+	} else {
+		log.InfoContext(ctx, "access point deleted")
 	}
-	c.options.Log.InfoContext(ctx, text, slog.String("accessPoint", id), slog.String("volume", want.Volume))
 	c.changed(want.Volume)
 	return nil
 }

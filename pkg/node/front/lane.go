@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,11 @@ type lane struct {
 }
 
 func (f *Front) dial() (net.Conn, error) {
-	return (&net.Dialer{Timeout: greetTimeout}).DialContext(context.Background(), "unix", f.path) // ends by its timeout
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: f.path}) // connects at once, or fails
+	if err != nil {
+		return nil, err // not conn, which would be no nil of the interface
+	}
+	return conn, nil
 }
 
 // dialGreeted opens a connection and asks the server for its partition.
