@@ -44,7 +44,7 @@ type Front struct {
 	client   lanes.Client
 
 	incarnation atomic.Uint64 // counts connections
-	restUntil   atomic.Int64  // no greeting until then, because the last one had no answer of use
+	restUntil   atomic.Int64  // no greeting and no more lanes until then, because the last greeting had no answer of use
 
 	mu     sync.Mutex
 	mounts int // guarded by mu

@@ -113,7 +113,7 @@ func (h *harness) load(conn net.Conn, first uint32, calls, slots, size, answer i
 	}
 }
 
-// grow loads a connection until it has a number of lanes.
+// grow loads a connection until it has a number of lanes, and keeps it from getting more in place of those that end.
 func (h *harness) grow(conn net.Conn, lanes int64) {
 	h.Helper()
 	first := uint32(1000)
@@ -122,6 +122,7 @@ func (h *harness) grow(conn net.Conn, lanes int64) {
 		first += 20
 		return h.front.Status().Open == lanes
 	})
+	h.front.KeepLanes()
 }
 
 // open returns the server's open connections, without those that searches only tried.

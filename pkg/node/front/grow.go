@@ -94,7 +94,7 @@ func (m *mount) scale(s lanes.Scaler) {
 			return
 		case now := <-ticker.C:
 			switch n := s.Sample(now, m.bytes.Swap(0), m.count()); {
-			case n > 0 && m.sessions.Load():
+			case n > 0 && m.sessions.Load() && now.UnixNano() >= m.front.restUntil.Load():
 				if !m.grow(n) {
 					s.Rest(time.Now().Add(lanes.SearchPause))
 				}
