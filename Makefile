@@ -157,7 +157,7 @@ lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
 
 .PHONY: plugin
 plugin: ## Build bin/kubectl-efs_stunnel, the plugin of kubectl
-	go build -o bin/kubectl-efs_stunnel ./cmd/kubectl-efs_stunnel
+	@out=$$(go build -o bin/kubectl-efs_stunnel ./cmd/kubectl-efs_stunnel 2>&1) || { echo "$$out" >&2; exit 1; }
 
 .PHONY: images
 images: ## Build the images for amd64 and arm64, or PLATFORMS=…, and push them: REGISTRY=… TAG=…, for FIPS GOFIPS140=… AGENT_BASE=…
@@ -169,7 +169,7 @@ lab-images: lab ## Build them for the lab's registry, without a container engine
 
 .PHONY: demo
 demo: lab plugin ## Show the whole system at work in the lab, which is left running
-	hack/demo/demo
+	@hack/demo/demo
 
 .PHONY: arm64
 arm64: lab ## Run the programs of the images for arm64, and the product's tests for arm64, under QEMU, which is installed
