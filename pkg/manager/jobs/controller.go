@@ -71,6 +71,7 @@ type Controller struct {
 	queue    *queue.Queue[string]
 	// notCreated has the messages of operations for which no Job could be created, by volume.
 	notCreated *expiring.Expiring
+	notReady   sync.Map             // file systems with an unready root claim, and since when
 	refused    *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
 	paces      paces
 	logs       *background.Logs

@@ -25,6 +25,8 @@ type state struct {
 	// These are ours, the oldest first. Of surveys, they are those that are not released.
 	mounts, clones  []mountJob
 	sweeps, surveys []background.Job
+	// notReadySince is since when this replica has seen NotReady.
+	notReadySince time.Time
 	// erased says that the file system provably no longer exists, and its trash with it.
 	erased bool
 	// pending are the operations that wait, due or not, in their order. They are sorted only when
@@ -183,7 +185,12 @@ func (c *Controller) observeRoot(s *state) {
 	targets := c.gatherer.Targets()
 	s.Root, s.RootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
 	pair := volumes.RootPair{FileSystemID: s.ID, Port: targets.Port(s.ID), Namespace: namespace, Volume: s.RootVolume, Claim: s.Root}
-	s.NotReady = pair.Ready()
+	if s.NotReady = pair.Ready(); s.NotReady == "" {
+		c.notReady.Delete(s.ID)
+	} else {
+		since, _ := c.notReady.LoadOrStore(s.ID, s.Now)
+		s.notReadySince, _ = since.(time.Time)
+	}
 	_, s.Listed = targets.FileSystems[s.ID]
 	s.Gone, s.erased = !s.Listed && s.rootGoes(), targets.Gone[s.ID]
 }

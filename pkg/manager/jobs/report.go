@@ -81,13 +81,10 @@ func (p *plan) reportQueue(s state, job *batchv1.Job) {
 	}
 }
 
-// reportNotReady says why no Job can begin, once that has lasted.
+// reportNotReady says why no Job can begin, once that has lasted. The root claim of a new installation, or file
+// system, is a moment younger than the claims that waited for it.
 func (p *plan) reportNotReady(s state, due []decide.Pending) {
-	since := due[0].Since
-	if s.Root != nil && s.Root.CreationTimestamp.After(since) {
-		since = s.Root.CreationTimestamp.Time
-	}
-	if p.IsDue(since.Add(startReportDelay), s.Now) {
+	if since := mountjobs.Later(s.notReadySince, due[0].Since); p.IsDue(since.Add(startReportDelay), s.Now) {
 		p.warnAll(due, "no mount Job can begin: "+s.NotReady)
 	}
 }

@@ -195,9 +195,9 @@ func TestReportsAreDelayed(t *testing.T) {
 			s.NotReady = "it is not bound"
 			return s
 		}},
-		"the root claim is new": {startReportDelay, func(lasted time.Duration) state {
+		"the root claim was not ready before": {startReportDelay, func(lasted time.Duration) state {
 			s := stateWith(nil, old)
-			s.NotReady, s.Root = "it is not bound", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(lasted))}}
+			s.NotReady, s.notReadySince = "it is missing", ago(lasted)
 			return s
 		}},
 		"a Job of others runs": {queueReportDelay, func(lasted time.Duration) state {

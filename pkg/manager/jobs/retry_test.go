@@ -109,6 +109,7 @@ func TestWhatKeepsAClaimFromAJobIsHandedOver(t *testing.T) {
 	l := newLoop(t) // without a root claim
 	claim := waitingClaim(1)
 	claim.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+	l.notReady.Store(fileSystem, claim.CreationTimestamp.Time)
 	add(t, l.gatherer.Caches.Claims.GetStore(), claim)
 	l.gatherer.Decide(claim.UID)
 	var blocked map[string]decide.Verdict
