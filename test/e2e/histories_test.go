@@ -84,9 +84,29 @@ type players struct {
 	ns  string
 }
 
-// historiesAreRight: what clients on two nodes read, rename, create and lock is what NFS promises, while the parts
-// between them and the server fail, and no operation fails.
-func historiesAreRight(l *lab) {
+// filesAreRight: what clients on two nodes read, rename, create and lock is what NFS promises, while the parts between
+// them and the server fail, and no operation fails. In the short run the faults are those that a writer survives.
+func filesAreRight(l *lab) {
+	p := l.newHistory()
+	p.play("nothing", func() {})
+	if *long {
+		p.everyFault()
+		p.untilLong()
+		p.play("node-2 loses its power", func() {
+			l.lab("node", "stop", "node-2", "--hard")
+			l.lab("node", "start", "node-2")
+		})
+		l.waitForAgents()
+	} else {
+		serial([]scenario{writesSurvive})(l)
+		p.play("the kubelet killed on node-1", func() { l.onNode("node-1", "pkill -KILL -x kubelet") })
+	}
+	p.finish()
+}
+
+// newHistory starts the clients of a history, and the referee that writes it.
+func (l *lab) newHistory() players {
+	l.Helper()
 	l.run("env", "CGO_ENABLED=0", "go", "build", "-C", "test/histories", "-o", filepath.Join(l.root, "bin/histories"), ".")
 	image := strings.TrimSpace(l.lab("image", "build", "efs-stunnel/histories:e2e", "--add", "bin/histories:/histories", "--entrypoint", "/histories"))
 	p := players{l, l.namespace("histories")}
@@ -96,17 +116,7 @@ func historiesAreRight(l *lab) {
 	for i := range clientPods {
 		l.apply(p.ns, fmt.Sprintf(clientsPod, i, nodeOfClients(i), image, referee, i*clientsOfAPod, clientsOfAPod, clientPods*clientsOfAPod))
 	}
-	p.play("nothing", func() {})
-	p.everyFault()
-	if *long {
-		p.untilLong()
-		p.play("node-2 loses its power", func() {
-			l.lab("node", "stop", "node-2", "--hard")
-			l.lab("node", "start", "node-2")
-		})
-		l.waitForAgents()
-	}
-	p.finish()
+	return p
 }
 
 func nodeOfClients(pod int) string { return fmt.Sprintf("node-%d", pod%2+1) }

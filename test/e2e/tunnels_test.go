@@ -26,7 +26,7 @@ func writesSurviveFaults(l *lab) {
 	w := data.writer(node)
 
 	l.emptyListingsRemoveNothing(func() { // tunnels and volumes do not depend on them
-		w.measureUndisturbed(time.Duration(times(30, 60)) * time.Second)
+		w.measureUndisturbed(time.Duration(times(5, 60)) * time.Second)
 		w.processesDie()
 	})
 	w.expectPause("table rewritten", momentary, func() { l.rewriteTable(times(5, 50)) })
