@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,4 +198,142 @@ func (e Examined) summary() string {
 // NewDiagnosis returns that of checks which this package does not make.
 func NewDiagnosis(subject string, checks []Examined) Diagnosis {
 	return Diagnosis{Subject: subject, Level: worst(checks), Checks: checks}
+}
+
+// title names a problem.
+func (r Result) title() string { return join(r.Object, string(r.Cause)) }
+
+// linkProblems has each problem name the one that it follows from. Of several with one cause, the others name the first.
+func linkProblems(all []Examined) {
+	var problems []*Result
+	for _, examined := range all {
+		for i := range examined.Results {
+			if r := &examined.Results[i]; r.Level == Problem {
+				problems = append(problems, r)
+			}
+		}
+	}
+	parents, firsts := map[*Result]*Result{}, map[string]*Result{}
+	for _, r := range problems {
+		key := r.check + cmp.Or(r.from, string(r.Cause)+cmp.Or(r.said, r.Message))
+		if parents[r] = parentOf(r, problems); parents[r] == nil {
+			parents[r] = firsts[key]
+		}
+		firsts[key] = cmp.Or(firsts[key], r)
+	}
+	for _, r := range problems {
+		top := r
+		for range problems { // links have no circle, but may get one
+			top = cmp.Or(parents[top], top)
+		}
+		if top != r {
+			r.FollowsFrom = top.title()
+		}
+	}
+}
+
+// parentOf returns the problem of another object that one follows from, nil if none is known.
+func parentOf(r *Result, problems []*Result) *Result {
+	for _, check := range continuesIn[r.Cause] {
+		if i := slices.IndexFunc(problems, func(p *Result) bool { return p != r && p.check == check && r.dependsOn(p.part()) }); i >= 0 {
+			return problems[i]
+		}
+	}
+	return nil
+}
+
+// dependsOn reports whether a problem of a part may be the cause of a result: that of its own class, file system or
+// node, or of what all have.
+func (r *Result) dependsOn(part string) bool {
+	switch kind, name := split(part); kind {
+	case KindClass:
+		return name == r.class
+	case KindNode:
+		return name == r.node
+	case KindFileSystem:
+		return name == r.fileSystem || part == r.part()
+	}
+	return true
+}
+
+// Entry is a problem with the objects of those that follow from it.
+type Entry struct {
+	Result
+
+	Follows []string
+}
+
+// Entries returns one for each cause.
+func Entries(results []Result) (entries []Entry) {
+	at := map[string]int{}
+	for _, r := range results {
+		if r.FollowsFrom == "" {
+			at[r.title()] = len(entries)
+			entries = append(entries, Entry{Result: r})
+		}
+	}
+	for _, r := range results {
+		if i, ok := at[r.FollowsFrom]; ok {
+			entries[i].Follows = append(entries[i].Follows, r.Object)
+		}
+	}
+	return entries
+}
+
+// writeResults leaves out most where a single cause has many claims wait.
+func writeResults(w *printing.Writer, results []Result) {
+	ofClaims := 0
+	for _, r := range Entries(results) {
+		if kind, _ := split(r.part()); kind == KindClaim {
+			if ofClaims++; ofClaims > shownRows {
+				continue
+			}
+		}
+		w.Line("\n%s %s", strings.ToUpper(string(r.Level)), r.title())
+		w.Line("  %s", r.Message)
+		if len(r.Follows) > 0 {
+			w.Line("  %s from it, or of the same cause: %s", printing.Count(len(r.Follows), "more problem"), status.FirstFew(r.Follows))
+		}
+		if r.Remedy != "" {
+			w.Line("  do: %s", r.Remedy)
+		}
+	}
+	if hidden := ofClaims - shownRows; hidden > 0 {
+		w.Line("\n… and %d more claims or volumes: -o json has all", hidden)
+	}
+}
+
+const (
+	noProblem     = "no problem found"
+	noProblemRead = "no problem found, but you may not read everything"
+)
+
+// Summary returns the level in words.
+func (s Status) Summary() string {
+	switch s.Level {
+	case Problem:
+		return s.problemsText()
+	case Unknown:
+		return noProblemRead
+	case OK, Note:
+	}
+	return "healthy"
+}
+
+// problemsText counts problems of the installation apart from those of single objects, which tenants make.
+func (s Status) problemsText() string {
+	counts := map[string]int{}
+	for _, r := range s.Problems {
+		if r.layer < classes {
+			r.check = "installation"
+		}
+		counts[r.check]++
+	}
+	texts := []string{"installation: " + printing.Count(counts["installation"], "problem")}
+	for _, check := range []string{"claims", "classes", "volumes", "shared volumes"} {
+		if counts[check] > 0 {
+			texts = append(texts, check+": "+printing.Count(counts[check], "problem"))
+		}
+	}
+	return strings.Join(texts, "; ")
 }
