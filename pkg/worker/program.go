@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -10,8 +11,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
@@ -146,4 +151,162 @@ func (j job) open(ctx context.Context) (*fsroot.FileSystem, error) {
 		Aliases:      j.options.aliases,
 		ReadOnly:     j.options.command == commandSurvey,
 	})
+}
+
+// The commands.
+const (
+	commandRun     = "run"
+	commandSweep   = "sweep"
+	commandLedger  = "ledger"
+	commandSurvey  = "survey"
+	commandClone   = "clone"
+	commandVersion = "version"
+)
+
+// operationsEnv is where the operations are, if no flag says so.
+const operationsEnv = "MOUNTJOB_OPERATIONS"
+
+// Defaults for running mountjob by hand; the manager passes everything that matters.
+const (
+	defaultOperations     = "/run/mountjob/operations.json"
+	defaultTerminationLog = "/dev/termination-log"
+	defaultDeadlineMargin = 30 * time.Second
+)
+
+// options are checked arguments.
+type options struct {
+	command        string
+	fileSystemID   string
+	aliases        []string
+	directory      string
+	operations     string // of run and clone only
+	after          string // of survey only
+	deadline       time.Duration
+	margin         time.Duration
+	terminationLog string
+	logLevel       slog.Level
+	logFormat      string
+	// of run only: who has more operations, and how long to wait for them
+	leader, leaderKey, leaderToken string
+	linger                         time.Duration
+	request                        requests.Request // of ledger only
+}
+
+// timeLimit is how long the work may take.
+func (o options) timeLimit() time.Duration { return o.deadline - o.margin }
+
+// parseOptions reads the arguments; every error is the user's. flag.ErrHelp is an error too,
+// after the help was written.
+func parseOptions(args []string, getenv func(string) string, output io.Writer) (options, error) {
+	o := options{command: commandRun, terminationLog: defaultTerminationLog}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		o.command, args = args[0], args[1:]
+	}
+	switch o.command {
+	case commandRun, commandSweep, commandSurvey, commandClone, commandLedger, commandVersion:
+	default:
+		return o, fmt.Errorf("there is no command %q: want %s, %s, %s, %s, %s or %s", o.command, commandRun, commandSweep, commandSurvey, commandClone, commandLedger, commandVersion)
+	}
+	flags := o.flags(getenv)
+	if err := parse(flags, args, output); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("argument %q: %s takes flags only", flags.Arg(0), o.command)
+	}
+	return o, o.check()
+}
+
+// parse writes nothing but the help: package flag would write its errors with it, and ours are one line.
+func parse(flags *flag.FlagSet, args []string, output io.Writer) error {
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(output)
+		fmt.Fprintf(output, "Flags of mountjob %s:\n", flags.Name())
+		flags.PrintDefaults()
+	}
+	return err
+}
+
+func (o *options) flags(getenv func(string) string) *flag.FlagSet {
+	flags := flag.NewFlagSet(o.command, flag.ContinueOnError)
+	if o.command == commandVersion {
+		return flags
+	}
+	flags.StringVar(&o.fileSystemID, "file-system-id", "", "the file system that must be mounted here")
+	flags.Func("aliases", "`ids` that it may carry as a copy of another, with commas between", func(ids string) error {
+		if ids != "" {
+			o.aliases = strings.Split(ids, ",")
+		}
+		return nil
+	})
+	flags.StringVar(&o.directory, "directory", wellknown.MountJobMountPath, "where its root is mounted")
+	flags.DurationVar(&o.deadline, "deadline", wellknown.DefaultMountJobTimeout, "when the pod is ended, counted from now")
+	flags.DurationVar(&o.margin, "deadline-margin", defaultDeadlineMargin, "how long before that to stop and report")
+	flags.StringVar(&o.terminationLog, "termination-log", defaultTerminationLog, "file for the report")
+	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	if o.command == commandLedger {
+		flags.Func("request", "what to list or to remove, as `JSON` of the plugin of kubectl", func(text string) (err error) {
+			o.request, err = requests.DecodeRequest([]byte(text))
+			return err
+		})
+	}
+	if o.command == commandSurvey {
+		flags.StringVar(&o.after, "after", "", "`path` of the last volume that an earlier survey has counted; default is none")
+	}
+	if o.command == commandRun {
+		flags.StringVar(&o.leader, "leader", "", "`host:port` of the manager that has more operations; default is none")
+		flags.StringVar(&o.leaderKey, "leader-key", "", "SHA-256 of its public key, in hex")
+		flags.StringVar(&o.leaderToken, "leader-token", "", "file with the token that it accepts")
+		flags.DurationVar(&o.linger, "linger", 0, "how long to wait for more operations")
+	}
+	if o.command == commandRun || o.command == commandClone {
+		flags.StringVar(&o.operations, "operations", cmp.Or(getenv(operationsEnv), defaultOperations), "file with the operations as JSON; also from "+operationsEnv)
+	}
+	return flags
+}
+
+func (o options) check() error {
+	if o.command == commandVersion {
+		return nil
+	}
+	if err := o.checkIDs(); err != nil {
+		return err
+	}
+	switch {
+	case !filepath.IsAbs(o.directory):
+		return fmt.Errorf("--directory %q: want an absolute path", o.directory)
+	case (o.command == commandRun || o.command == commandClone) && o.operations == "":
+		return errors.New("--operations is empty: want the file with the operations")
+	case o.command == commandLedger && o.request.Do == "":
+		return errors.New("--request is missing: want a request of the plugin of kubectl")
+	case o.after != "" && operations.CheckPath(o.after) != nil:
+		return fmt.Errorf("--after: %w", operations.CheckPath(o.after))
+	case o.terminationLog == "":
+		return errors.New("--termination-log is empty: want a file to write")
+	case o.margin < 0:
+		return fmt.Errorf("--deadline-margin %s: want 0s or more", o.margin)
+	case o.deadline <= o.margin:
+		return fmt.Errorf("--deadline %s: want more than --deadline-margin, which is %s", o.deadline, o.margin)
+	case o.logFormat != "json" && o.logFormat != "text":
+		return fmt.Errorf("--log-format %q: want text or json", o.logFormat)
+	}
+	return o.checkLeader()
+}
+
+func (o options) checkIDs() error {
+	if o.fileSystemID == "" {
+		return errors.New("--file-system-id is missing: want the id of the mounted file system")
+	}
+	for flag, ids := range map[string][]string{"--file-system-id": {o.fileSystemID}, "--aliases": o.aliases} {
+		for _, id := range ids {
+			if id == "" || strings.ContainsAny(id, " \t\r\n/,") {
+				return fmt.Errorf("%s %q: want ids such as fs-0123456789abcdef0", flag, id)
+			}
+		}
+	}
+	return nil
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
@@ -98,4 +103,172 @@ func (n *node) isEmpty() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.entries) == 0 && len(n.folders) == 0
+}
+
+// ListOwners gives the entries of the ledger, by their paths. It changes nothing, and takes no
+// lock: what changes meanwhile may be missing.
+func ListOwners(ctx context.Context, f *fsroot.FileSystem, emit func(requests.Owned) error) error {
+	return EachOwner(ctx, f, func(l ListedEntry) error { return emit(l.Owned()) })
+}
+
+// EachOwner visits the entries of the ledger, without the lock.
+func EachOwner(ctx context.Context, f *fsroot.FileSystem, visit func(ListedEntry) error) error {
+	w := walk{workers: fsroot.DefaultSweepWorkers, request: func(context.Context, int) {}, readsEntries: true}
+	w.visit = func(_ string, at folder) (more bool, err error) {
+		for _, l := range at.entries {
+			if err := visit(l); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	return w.all(ctx, f)
+}
+
+// EachPath visits the paths that have an owner, from the first one after a path on, in the order of comparePaths, until
+// visit wants no more. It reads the ledger without the lock. request is called before requests to the server.
+func EachPath(ctx context.Context, f *fsroot.FileSystem, after string, workers int, request func(ctx context.Context, count int), visit func(p string) (more bool)) error {
+	w := walk{after: after, workers: workers, request: request}
+	w.visit = func(p string, at folder) (bool, error) {
+		isDue := at.owned && comparePaths(p, after) > 0 && operations.CheckPath(p) == nil
+		return !isDue || visit(p), nil
+	}
+	return w.all(ctx, f)
+}
+
+// ListedEntry is an entry as a walk finds it.
+type ListedEntry struct {
+	Path     string
+	Entry    *Entry // nil if it cannot be read
+	Written  time.Time
+	fileName string
+}
+
+// Owned describes an entry. What it contains is limited: whoever is root on the file system can write
+// anything there.
+func (l ListedEntry) Owned() requests.Owned {
+	name := func(text string) string { return operations.Truncate(text, wellknown.MaxComponentBytes) }
+	if l.Entry == nil {
+		return requests.Owned{Path: l.Path, Volume: name(l.fileName), Unreadable: true}
+	}
+	e := l.Entry
+	return requests.Owned{
+		Path: l.Path, Volume: name(e.Volume), Cluster: name(e.Cluster), Namespace: name(e.Namespace), NamespaceUID: name(e.NamespaceUID),
+		Class: name(e.Class), Claim: name(e.Claim), ClaimUID: name(e.ClaimUID), GID: e.GID, Made: e.Made, Since: e.When,
+		Leaving: e.State == StateLeaving, Retained: e.State == StateRetained, TakenFrom: name(e.TakenFrom),
+	}
+}
+
+// walk reads the ledger without the lock, so batches may change it meanwhile. Many directories are read at once: each
+// is several round trips.
+type walk struct {
+	after        string // the path after which it begins; "" is all
+	workers      int
+	request      func(ctx context.Context, count int)
+	readsEntries bool
+	visit        func(p string, at folder) (more bool, err error)
+}
+
+// folder is a directory of the ledger, as a walk reads it.
+type folder struct {
+	dir     *fsroot.Dir // nil without folders
+	owned   bool        // its path has an owner
+	entries []ListedEntry
+	folders []string
+}
+
+// foldersAtOnce is how many directories of the ledger are read ahead.
+const foldersAtOnce = 64
+
+func (w walk) all(ctx context.Context, f *fsroot.FileSystem) error {
+	top, err := w.read(ctx, f.State, "/", path.Base(wellknown.OwnersDirectory))
+	if err == nil {
+		_, err = w.below(ctx, top, "/")
+	}
+	return err
+}
+
+// below visits a path and those below it. Paths that no volume can have are left out.
+func (w walk) below(ctx context.Context, at folder, p string) (more bool, err error) {
+	defer at.dir.Close()
+	if more, err := w.visit(p, at); err != nil || !more {
+		return false, err
+	}
+	due := slices.DeleteFunc(at.folders, func(name string) bool {
+		below := path.Join(p, name)
+		return len(below) > wellknown.MaxPathBytes || comparePaths(below, w.after) <= 0 && !fsroot.IsAtOrBelow(w.after, below)
+	})
+	for names := range slices.Chunk(due, foldersAtOnce) {
+		read := make([]folder, len(names))
+		err := fsroot.InParallel(ctx, w.workers, len(names), func(i int) (err error) {
+			read[i], err = w.read(ctx, at.dir, path.Join(p, names[i]), names[i])
+			return err
+		})
+		more = true
+		for i := range read {
+			if err == nil && more {
+				more, err = w.below(ctx, read[i], path.Join(p, names[i]))
+			} else {
+				read[i].dir.Close()
+			}
+		}
+		if err != nil || !more {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// read reads the directory of a path. What is none, or was removed meanwhile, has nothing in it.
+func (w walk) read(ctx context.Context, parent *fsroot.Dir, p, name string) (at folder, err error) {
+	w.request(ctx, 5)
+	d, err := parent.Enter(ctx, name)
+	if _, refused := fsroot.AsRefusal(err); refused || fsroot.IsGone(err) {
+		return folder{}, nil
+	}
+	if err != nil {
+		return folder{}, err
+	}
+	names, err := d.Names(ctx)
+	slices.Sort(names)
+	for _, name := range names {
+		switch isEntry := strings.HasPrefix(name, wellknown.OwnerPrefix); {
+		case !isEntry:
+			at.folders = append(at.folders, name)
+		case w.readsEntries && err == nil:
+			err = at.readEntry(d, p, name)
+		case !strings.HasSuffix(name, string(StateRetained)):
+			at.owned = true
+		}
+	}
+	if at.dir = d; err != nil || len(at.folders) == 0 {
+		d.Close()
+		at.dir = nil
+	}
+	if fsroot.IsGone(err) {
+		return folder{}, nil
+	}
+	return at, err
+}
+
+// readEntry leaves out an entry that was removed meanwhile.
+func (at *folder) readEntry(d *fsroot.Dir, p, name string) error {
+	data, written, err := d.ReadSmall(name)
+	if err != nil {
+		if fsroot.IsGone(err) {
+			return nil
+		}
+		return err
+	}
+	e, err := ParseEntry(name, data)
+	if err != nil {
+		e = nil
+	}
+	at.entries = append(at.entries, ListedEntry{Path: p, fileName: name, Entry: e, Written: written})
+	return nil
+}
+
+// comparePaths orders paths by their components, so that a directory is next to what is in it.
+func comparePaths(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }

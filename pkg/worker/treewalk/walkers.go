@@ -3,13 +3,21 @@ package treewalk
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
@@ -100,5 +108,243 @@ func (w *Walkers) keepPace(ctx context.Context, n int) {
 		if w.pace.Wait(ctx) != nil {
 			<-ctx.Done()
 		}
+	}
+}
+
+// Options configure how the trash is emptied.
+type Options struct {
+	// Workers is how many directories are emptied, or records read, at once; 0 is fsroot.DefaultSweepWorkers.
+	Workers int
+	// Progress, if not nil, is called after every removal; one call at a time.
+	Progress func(operations.Swept)
+}
+
+const (
+	pieceSize = 256 // entries of a directory that are read at once
+	clearedBy = 64  // of which so many are removed by one walker: more than four in a directory would wait for each other
+	maxDepth  = 16  // of open directories below each other
+	maxPasses = 4   // of a directory that is filled while it is emptied
+	maxErrors = 8
+)
+
+// removal empties a directory, such as the staging directory of sweeps, many branches at once: over NFS each
+// removal is a round trip, and the kernel lets only one at a time into the same directory.
+//
+// A tenant may still have the tree open, and made it: it can be of any depth and width, and change
+// meanwhile. Everything is removed through handles that os.Root keeps inside the tree. Memory and
+// handles are bounded: a directory is read in pieces, and one that lies deep is moved to the top.
+type removal struct {
+	*Walkers
+	topDir  *fsroot.Dir
+	top     *branch
+	options Options
+	stop    context.CancelFunc // ends the removal after a step that failed
+
+	mu    sync.Mutex
+	swept operations.Swept // guarded by mu
+	errs  []error          // guarded by mu; the first few
+}
+
+// branch is a directory that is being emptied, and is removed when its last user leaves: the walker that reads it,
+// and its children that are there.
+type branch struct {
+	parent *branch // nil for the top, which stays
+	name   string
+	depth  int
+	root   *os.Root // nil until entered
+	passes int      // how often it was read to its end
+	users  atomic.Int64
+	failed atomic.Bool // it stays
+}
+
+// Empty removes what is in a directory, and what stage moves there, a piece of names at a time, when a walker is free
+// for more. So what is staged is removed even if the time is over before all is. A nil stage moves nothing.
+func Empty(job context.Context, w *Walkers, d *fsroot.Dir, stage iter.Seq2[[]string, error], options Options) (operations.Swept, error) {
+	ctx, stop := context.WithCancel(job)
+	defer stop()
+	r := newRemoval(w, d, options)
+	r.stop = stop
+	r.walk(ctx, r.top) // what an earlier run has left
+	if stage != nil {
+		r.removeStaged(ctx, stage)
+	}
+	r.Wait()
+	// What was moved there meanwhile, until nothing is. What failed stays.
+	for ctx.Err() == nil && !r.top.failed.Load() {
+		empty, err := d.IsEmpty()
+		if r.fail(r.top, err); err != nil || empty {
+			break
+		}
+		r.walk(ctx, r.top)
+		r.Wait()
+	}
+	r.options.Progress(r.swept)
+	if job.Err() != nil {
+		r.errs = append(r.errs, &fsroot.StopError{Cause: context.Cause(job)})
+	}
+	return r.swept, errors.Join(r.errs...)
+}
+
+func newRemoval(w *Walkers, d *fsroot.Dir, options Options) *removal {
+	if options.Progress == nil {
+		options.Progress = func(operations.Swept) {}
+	}
+	return &removal{Walkers: w, topDir: d, top: &branch{name: d.Path, root: d.Root}, options: options}
+}
+
+func (r *removal) removeStaged(ctx context.Context, stage iter.Seq2[[]string, error]) {
+	for names, err := range stage {
+		r.note(r.top, err)
+		r.mu.Lock()
+		r.swept.Volumes += len(names)
+		r.mu.Unlock()
+		for _, name := range names {
+			r.Next(r.below(ctx, r.top, name))
+		}
+	}
+}
+
+// below returns the walk of a directory in another one, which it keeps in use until then.
+func (r *removal) below(ctx context.Context, parent *branch, name string) (walk func()) {
+	parent.users.Add(1)
+	b := &branch{parent: parent, name: name, depth: parent.depth + 1}
+	b.users.Add(1)
+	return func() { r.walk(ctx, b) }
+}
+
+// walk removes what is in a branch, piece by piece, and leaves it.
+func (r *removal) walk(ctx context.Context, b *branch) {
+	defer r.leave(ctx, b)
+	if ctx.Err() != nil {
+		return
+	}
+	list, err := b.open()
+	if err != nil {
+		r.fail(b, err)
+		return
+	}
+	defer list.Close()
+	for ctx.Err() == nil {
+		if err := r.System.Before(ctx, "sweep "+b.name); err != nil {
+			r.note(b, err)
+			r.stop()
+			return
+		}
+		piece, err := list.Readdirnames(pieceSize)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			r.fail(b, err)
+			return
+		}
+		for _, name := range r.Some(piece, clearedBy, func(names []string) []string { return r.clear(ctx, b, names) }) {
+			r.Here(r.below(ctx, b, name))
+		}
+	}
+}
+
+// open opens a branch for reading from its beginning.
+func (b *branch) open() (list *os.File, err error) {
+	if b.root == nil {
+		if b.root, err = b.parent.root.OpenRoot(b.name); err != nil {
+			return nil, err
+		}
+	}
+	return b.root.Open(".")
+}
+
+// leave ends one use of a branch. If it was the last one, the branch is removed, which ends a use of
+// its parent. One that is not empty after all is walked again: a tenant still writes there, or the server's
+// listing jumped because of what was removed.
+func (r *removal) leave(ctx context.Context, b *branch) {
+	for ; b.parent != nil && b.users.Add(-1) == 0; b = b.parent {
+		if ctx.Err() == nil && !b.failed.Load() && !r.removeBranch(b) {
+			b.users.Add(1)
+			r.walk(ctx, b)
+			return
+		}
+		if b.root != nil {
+			_ = b.root.Close()
+		}
+	}
+}
+
+func (r *removal) removeBranch(b *branch) (gone bool) {
+	b.passes++
+	err := b.parent.root.Remove(b.name)
+	if errors.Is(err, fs.ErrExist) && b.passes < maxPasses {
+		return false
+	}
+	r.count(err)
+	r.fail(b, err)
+	return true
+}
+
+// clear removes what it can of some entries, and returns the others: directories that are not
+// empty. What an entry is, is not inspected first: that would cost as much as its removal.
+func (r *removal) clear(ctx context.Context, b *branch, names []string) (full []string) {
+	for _, name := range names {
+		r.Request(ctx, 1)
+		if ctx.Err() != nil {
+			return nil
+		}
+		err := b.root.Remove(name) // as a file, then as a directory; never what a link leads to
+		switch {
+		case !b.isFull(name, err):
+			r.count(err)
+			r.fail(b, err)
+		case b.depth < maxDepth || fsroot.Renameat(b.root, name, r.topDir.Root, fsroot.Unique("lifted")) != nil:
+			full = append(full, name)
+		}
+	}
+	return full
+}
+
+// isFull reports whether an entry that could not be removed is a directory, which can be when it was
+// emptied. Servers have more than one answer for that, so after an odd one the entry is inspected.
+func (b *branch) isFull(name string, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return false
+	case errors.Is(err, fs.ErrExist):
+		return true
+	}
+	info, err := b.root.Lstat(name)
+	return err == nil && info.IsDir()
+}
+
+func (r *removal) count(err error) {
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.swept.Removed++
+	r.options.Progress(r.swept)
+}
+
+// fail records that a branch stays, and with it those above. What was removed by another process
+// first is no failure. On another node, a stale handle may be all that says so; should the branch be there all
+// the same, its own removal fails.
+func (r *removal) fail(b *branch, err error) {
+	if fsroot.IgnoreMissing(err) == nil || b != r.top && fsroot.IsGone(err) {
+		return
+	}
+	r.note(b, err)
+	for ; b != nil; b = b.parent {
+		b.failed.Store(true)
+	}
+}
+
+// note keeps the first few errors; the others are like them.
+func (r *removal) note(b *branch, err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errs) < maxErrors {
+		r.errs = append(r.errs, fmt.Errorf("emptying %s in %s: %w", fsroot.Quote(b.name), r.topDir.Path, err))
 	}
 }
