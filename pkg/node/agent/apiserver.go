@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,9 +18,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
 // watch watches two objects, the table and the node, until the context ends.
@@ -159,4 +165,173 @@ func (a *Agent) removeTaint(ctx context.Context) {
 		pause = taintInterval
 		a.options.Log.Info("startup taint removed", "node", a.options.Node)
 	}, taintInterval)
+}
+
+// showInterval is the shortest time between two writes of the node's NodeTunnels, and the longest one
+// between two comparisons with what is true.
+const showInterval = 10 * time.Second
+
+// startTime is how long a starting agent without problems shows nothing until it is ready, so that most
+// write once.
+const startTime = 30 * time.Second
+
+// missingInterval is the time between two tries to write while the definition is not installed.
+const missingInterval = 5 * time.Minute
+
+// showing is what the loop keeps about the node's NodeTunnels.
+type showing struct {
+	at     time.Time // of the latest comparison
+	latest v1alpha1.NodeTunnelsStatus
+}
+
+// wanted is what the node's NodeTunnels should be.
+type wanted struct {
+	node   *corev1.Node // its owner
+	status v1alpha1.NodeTunnelsStatus
+}
+
+// show requests a write of the node's NodeTunnels if it differs from the latest one. It compares them when
+// a condition has changed, and else once in showInterval.
+func (a *Agent) show(now time.Time, changed bool) {
+	node := a.inbox.get().node
+	if a.options.WriteStatus == nil || node == nil || !changed && now.Sub(a.showing.at) < showInterval {
+		return
+	}
+	if starts := a.wanted.Load() == nil && !a.wasReady() && now.Sub(a.started) < startTime; starts && !changed {
+		return
+	}
+	next := a.nodeTunnels(now)
+	a.showing.at = now
+	if w := a.wanted.Load(); w != nil && reflect.DeepEqual(next, a.showing.latest) {
+		return
+	}
+	a.showing.latest = next
+	a.wanted.Store(&wanted{node, next})
+	a.requestWrite()
+}
+
+func (a *Agent) requestWrite() {
+	select {
+	case a.shown <- struct{}{}:
+	default: // it is requested already
+	}
+}
+
+// writeStatus writes what show requests, until the context ends.
+func (a *Agent) writeStatus(ctx context.Context) {
+	var failed lastError
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.shown:
+		}
+		w := a.wanted.Load()
+		err := a.options.WriteStatus(ctx, w.node, w.status)
+		if failed.isNew(err) && ctx.Err() == nil {
+			a.options.Log.Warn("node's tunnels cannot be shown as an object; they serve without", "err", err)
+		}
+		pause := showInterval
+		if apierrors.IsNotFound(err) {
+			pause = missingInterval
+		}
+		if err != nil {
+			a.requestWrite()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// nodeTunnels returns what is known of the node's tunnels.
+func (a *Agent) nodeTunnels(now time.Time) v1alpha1.NodeTunnelsStatus {
+	holding, problems := []status.Condition{}, map[string][]v1alpha1.Problem{}
+	for _, c := range a.held.Conditions() {
+		if c.Subject.Kind == status.Tunnel {
+			problems[c.Subject.Name] = append(problems[c.Subject.Name], v1alpha1.NewProblem(c))
+		} else {
+			holding = append(holding, c)
+		}
+	}
+	s := v1alpha1.NodeTunnelsStatus{Version: buildinfo.Read().Version, Total: len(a.tunnels), Failing: len(problems)}
+	var all []v1alpha1.Tunnel
+	for name, t := range a.tunnels {
+		tunnel := v1alpha1.Tunnel{Name: name, Port: t.Port, MountTarget: t.Active.Address.String(), InUse: t.inUse(now), Problems: problems[name]}
+		if tunnel.InUse {
+			s.InUse++
+			tunnel.LatencyMillis = a.latency(t)
+		}
+		delete(problems, name)
+		all = append(all, tunnel)
+	}
+	for name, of := range problems { // of targets that cannot be served
+		all = append(all, v1alpha1.Tunnel{Name: name, Problems: of})
+	}
+	s.Tunnels = v1alpha1.NewTunnels(all)
+	holding = slices.Concat(holding, a.notReady(), failing(s))
+	s.Conditions = v1alpha1.NewConditions(status.Node, holding, a.showing.latest.Conditions, now)
+	return s
+}
+
+// latency returns the time of the tunnel's probes in milliseconds, rounded up to a power of two. The one shown before
+// stays until the time is above it, or a quarter of it or less: a time near a boundary causes no writes.
+func (a *Agent) latency(t *tunnelState) int64 {
+	limit, shown := int64(0), int64(0)
+	if t.took > 0 {
+		limit = 1
+	}
+	for time.Duration(limit)*time.Millisecond < t.took {
+		limit *= 2
+	}
+	for _, before := range a.showing.latest.Tunnels {
+		if before.Name == t.Name && before.MountTarget == t.Active.Address.String() {
+			shown = before.LatencyMillis
+		}
+	}
+	if limit <= shown && limit*4 > shown {
+		return shown
+	}
+	return limit
+}
+
+// smoothing is how many slow probes a tunnel's time follows: one alone hardly changes it.
+const smoothing = 64
+
+// addTook includes the time of an answered probe. The fastest counts at once: what others took longer was not the
+// network's.
+func (t *tunnelState) addTook(r probe.Result) {
+	switch {
+	case r.Err != nil || r.ServerOnly:
+	case t.took == 0 || r.Took < t.took:
+		t.took = max(r.Took, 1)
+	default:
+		t.took += (r.Took - t.took) / smoothing
+	}
+}
+
+func (a *Agent) notReady() []status.Condition {
+	err := a.Ready()
+	if err == nil {
+		return nil
+	}
+	return []status.Condition{a.ofNode(status.AgentNotReady, err.Error())}
+}
+
+// failing returns one condition of the node for all of its tunnels with problems.
+func failing(s v1alpha1.NodeTunnelsStatus) []status.Condition {
+	if s.Failing == 0 {
+		return nil
+	}
+	var names []string
+	for _, t := range s.Tunnels[:min(s.Failing, len(s.Tunnels))] {
+		names = append(names, t.Name)
+	}
+	first := s.Tunnels[0].Problems[0]
+	return []status.Condition{{
+		Subject: status.Subject{Kind: status.Node}, Reason: first.Reason, Since: first.Since.Time,
+		Message: fmt.Sprintf("%d tunnels have problems: %s", s.Failing, status.FirstFew(names)),
+	}}
 }

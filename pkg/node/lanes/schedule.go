@@ -140,3 +140,136 @@ func (s *Schedule) Spare() (lane int, ok bool) {
 	}
 	return 0, false
 }
+
+const (
+	// SampleInterval is the time between two samples of a Scaler.
+	SampleInterval = time.Second
+	// busySamples is for how many samples a connection must be busy before lanes are added.
+	busySamples = 3
+	// calmSamples is for how many samples a mount must need no more than one lane before one is dropped.
+	calmSamples = 60
+	// busyRate is the rate in bytes per second from which a mount has more lanes, if the server names no
+	// lower one: a connection is one thread of stunnel, which makes 400 MB/s at most. Where no partition has
+	// to be searched, lanes cost little, and pinnedRate holds.
+	busyRate   = 150 << 20
+	pinnedRate = 32 << 20
+)
+
+// Scaler decides when lanes are added and dropped.
+//
+//	rate                                    step
+//	at least the server's, for 3 samples    as many lanes as wanted
+//	below a quarter of it, for 60 samples   one lane less, and again with each sample
+//	between                                 none
+type Scaler struct {
+	want       int
+	threshold  int64
+	busy, calm int
+	restUntil  time.Time
+}
+
+// NewScaler returns a Scaler for a number of lanes, of which a server with partitions named its limits in its
+// answer. The zero Answer is that of one without.
+func NewScaler(want int, a Answer) Scaler {
+	s := Scaler{want: want, threshold: busyRate}
+	if a.Partition == nil {
+		s.threshold = pinnedRate
+	}
+	if a.Lanes > 0 {
+		s.want = min(want, a.Lanes)
+	}
+	if a.BytesPerSecond > 0 {
+		s.threshold = min(s.threshold, a.BytesPerSecond)
+	}
+	return s
+}
+
+// Rest keeps the number of lanes until a time, after a search that did not find enough.
+func (s *Scaler) Rest(until time.Time) { s.restUntil = until }
+
+// Sample takes the bytes of one SampleInterval, and returns how many lanes to add, or -1 to drop one.
+func (s *Scaler) Sample(now time.Time, bytes int64, lanes int) int {
+	s.busy, s.calm = count(s.busy, bytes >= s.threshold), count(s.calm, bytes < s.threshold/4)
+	switch {
+	case s.busy >= busySamples && lanes < s.want && !now.Before(s.restUntil):
+		return s.want - lanes
+	case s.calm >= calmSamples && lanes > 1:
+		return -1
+	}
+	return 0
+}
+
+// count counts how often in a row something is so.
+func count(before int, is bool) int {
+	if is {
+		return before + 1
+	}
+	return 0
+}
+
+// Limits of a search. They are those of Amazon's own client.
+const (
+	maxTries    = 120
+	maxOpening  = 3 // connections that are opened at once
+	searchTime  = 15 * time.Second
+	SearchPause = 5 * time.Minute // the rest after a search that found too few
+)
+
+// Search opens connections until enough lead to one partition.
+//
+//	opened                 step
+//	of the partition       keep it, until there are enough
+//	of another partition   close it, open another one
+//	failed                 open another one
+//
+// It ends with enough connections, after maxTries, or after searchTime.
+type Search struct {
+	partition   *Partition // nil: every connection counts
+	want        int
+	until       time.Time
+	tries, kept int
+	opening     int
+}
+
+// NewSearch searches a number of connections.
+func NewSearch(partition *Partition, want int, now time.Time) *Search {
+	return &Search{partition: partition, want: want, until: now.Add(searchTime)}
+}
+
+// Open returns how many connections to open now, and counts them as being opened.
+func (s *Search) Open(now time.Time) int {
+	if !now.Before(s.until) {
+		return 0
+	}
+	n := max(0, min(maxOpening-s.opening, maxTries-s.tries, s.want-s.kept-s.opening+s.spare()))
+	s.tries += n
+	s.opening += n
+	return n
+}
+
+// spare is how many of the opening connections may lead elsewhere.
+func (s *Search) spare() int {
+	if s.partition == nil || s.kept == s.want {
+		return 0
+	}
+	return maxOpening
+}
+
+// Opened reports whether to keep a connection of which the server gave the answer.
+func (s *Search) Opened(a Answer) bool {
+	s.opening--
+	keep := s.kept < s.want && (s.partition == nil || a.Partition != nil && *a.Partition == *s.partition)
+	if keep {
+		s.kept++
+	}
+	return keep
+}
+
+// Failed records a connection that could not be opened.
+func (s *Search) Failed() { s.opening-- }
+
+// Opening returns how many connections are being opened: the search has ended when there are none.
+func (s *Search) Opening() int { return s.opening }
+
+// Found reports whether there are enough connections.
+func (s *Search) Found() bool { return s.kept == s.want }
