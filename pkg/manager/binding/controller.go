@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -176,4 +177,46 @@ func (c *Controller) finish(ctx context.Context, stored *corev1.PersistentVolume
 	c.finished.Inc()
 	c.options.Log.InfoContext(ctx, "claim bound", "claim", claim.Namespace+"/"+claim.Name, "volume", volume.Name)
 	return nil
+}
+
+// fits reports whether the binder would bind a claim to a volume that was made for it.
+func fits(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	attributes := claim.Spec.VolumeAttributesClassName
+	return claim.UID == volume.Spec.ClaimRef.UID && volume.Name == volumes.VolumeName(claim.UID) &&
+		claim.Spec.VolumeName == "" && claim.Status.Phase == corev1.ClaimPending &&
+		claim.DeletionTimestamp == nil && volume.DeletionTimestamp == nil &&
+		volumes.ClassName(claim) == volume.Spec.StorageClassName && (attributes == nil || *attributes == "") &&
+		volume.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) >= 0
+}
+
+// bind makes the three writes of the binder, in its order. Each is for an object as it was observed. The volume's name
+// and the annotation that a binding is complete are one write: the scheduler refuses pods whose claim has only the name.
+func (c *Controller) bind(ctx context.Context, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+	bound := volume.DeepCopy()
+	bound.Status.Phase = corev1.VolumeBound
+	if err := objects.PatchVolume(ctx, c.client, volume, bound, "status"); err != nil {
+		return err
+	}
+	named := claim.DeepCopy()
+	named.Spec.VolumeName = volume.Name
+	for _, annotation := range []string{wellknown.AnnotationBindCompleted, wellknown.AnnotationBoundByController} {
+		metav1.SetMetaDataAnnotation(&named.ObjectMeta, annotation, "yes")
+	}
+	named, err := c.patch(ctx, claim, named)
+	if err != nil {
+		return err
+	}
+	done := named.DeepCopy()
+	done.Status.Phase, done.Status.AccessModes, done.Status.Capacity = corev1.ClaimBound, volume.Spec.AccessModes, volume.Spec.Capacity
+	_, err = c.patch(ctx, named, done, "status")
+	return err
+}
+
+func (c *Controller) patch(ctx context.Context, is, want *corev1.PersistentVolumeClaim, subresources ...string) (*corev1.PersistentVolumeClaim, error) {
+	patch, err := objects.StrategicMerge(is, want)
+	if err != nil {
+		return nil, err
+	}
+	claims := c.client.CoreV1().PersistentVolumeClaims(is.Namespace)
+	return claims.Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, subresources...)
 }
