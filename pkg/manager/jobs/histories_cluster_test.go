@@ -39,8 +39,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 const (
@@ -72,7 +72,7 @@ type cluster struct {
 
 func newSharedPath(t testing.TB, seed uint64, clusters int) *sharedPath {
 	f := &sharedPath{
-		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: enginetest.Memory(t), //nolint:gosec // a test that is to be repeatable
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: memorytest.Folder(t), //nolint:gosec // a test that is to be repeatable
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), retained: map[string][]string{},
 	}
 	for n := range clusters {

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 func TestPhases(t *testing.T) {
@@ -71,7 +71,7 @@ func TestGIDsAreReclaimedOnlyAlone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root gives directories a group")
 	}
-	dir := enginetest.Memory(t)
+	dir := memorytest.Folder(t)
 	gids := filepath.Join(dir, ".efs-stunnel/gids")
 	if err := errors.Join(os.MkdirAll(gids, 0o700), os.WriteFile(filepath.Join(gids, "3000"), []byte("{}"), 0o600)); err != nil {
 		t.Fatal(err)

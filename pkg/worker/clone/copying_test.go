@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 // Many files that are written at once have to share the memory.
 func TestFileIsFlushedWhenOthersHaveTheMemory(t *testing.T) {
-	f, err := fsroot.Open(t.Context(), enginetest.Memory(t), fsroot.Options{FileSystemID: "fs-1"})
+	f, err := fsroot.Open(t.Context(), memorytest.Folder(t), fsroot.Options{FileSystemID: "fs-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestFileIsFlushedWhenOthersHaveTheMemory(t *testing.T) {
 
 // A server drops the setuid bit of a file that is written, and the attributes from before that are known still.
 func TestSetuidIsSetAfterWriting(t *testing.T) {
-	f, err := fsroot.Open(t.Context(), enginetest.Memory(t), fsroot.Options{FileSystemID: "fs-1"})
+	f, err := fsroot.Open(t.Context(), memorytest.Folder(t), fsroot.Options{FileSystemID: "fs-1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,4 @@
+// Package enginetest tests the engine of mountjob as a whole.
 package enginetest
 
 import (
@@ -22,6 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 const fsID = "fs-0123456789abcdef0"
@@ -40,13 +42,13 @@ type fixture struct {
 func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
 
 func newFixture(t testing.TB) *fixture {
-	return &fixture{t: t, dir: Memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return &fixture{t: t, dir: memorytest.Folder(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 // clone is a copy of the fixture, to try something on. Directories get the mode 0777 and root.
 func (w *fixture) clone() *fixture {
 	w.t.Helper()
-	copied := &fixture{t: w.t, dir: filepath.Join(Memory(w.t), "clone"), now: w.now, full: w.full, workers: w.workers}
+	copied := &fixture{t: w.t, dir: filepath.Join(memorytest.Folder(w.t), "clone"), now: w.now, full: w.full, workers: w.workers}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}

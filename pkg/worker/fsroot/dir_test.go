@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 // Whether each entry is inspected cannot be seen from outside, so this reads the source: such listings
@@ -41,7 +41,7 @@ func TestListingsDoNotInspectEachEntry(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	dir := enginetest.Memory(t)
+	dir := memorytest.Folder(t)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)

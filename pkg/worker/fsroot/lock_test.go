@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 // newTmpDirs returns those of a new run.
@@ -27,7 +27,7 @@ func newTmpDirs(t *testing.T, dir string) *TmpDirs {
 }
 
 func TestTmpDirsHaveOneUserEach(t *testing.T) {
-	dir := enginetest.Memory(t)
+	dir := memorytest.Folder(t)
 	before := newTmpDirs(t, dir).System.State
 	for _, name := range []string{"tmp-2", "tmp-3"} {
 		if err := errors.Join(before.Mkdir(name, 0o700), before.WriteFile(name+"/leftover", nil, 0o600)); err != nil {
@@ -60,7 +60,7 @@ func TestTmpDirsHaveOneUserEach(t *testing.T) {
 }
 
 func TestTmpDirThatCannotBeMadeIsTriedAgain(t *testing.T) {
-	tmp := newTmpDirs(t, enginetest.Memory(t))
+	tmp := newTmpDirs(t, memorytest.Folder(t))
 	first, err := tmp.Take(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestTmpDirThatCannotBeMadeIsTriedAgain(t *testing.T) {
 // A run that lost the lock has made something aside, or is about to, when the next one begins. Whatever it sends
 // after that, the server refuses it.
 func TestNothingIsPutInPlaceByARunBeforeThisOne(t *testing.T) {
-	dir := enginetest.Memory(t)
+	dir := memorytest.Folder(t)
 	late := newTmpDirs(t, dir)
 	for _, half := range []string{"made", "not made yet"} {
 		d, err := late.Take(t.Context()) // none is put back, so each is another one

@@ -13,14 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/worker/enginetest"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/test/support/memorytest"
 )
 
 // openDirectory opens a directory of a new file system, which has count files.
 func openDirectory(t *testing.T, count int) (*fsroot.FileSystem, *fsroot.Dir) {
 	t.Helper()
-	f, err := fsroot.Open(t.Context(), enginetest.Memory(t), fsroot.Options{FileSystemID: "fs-1"})
+	f, err := fsroot.Open(t.Context(), memorytest.Folder(t), fsroot.Options{FileSystemID: "fs-1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,14 @@
-// Package enginetest tests the engine of mountjob as a whole, and helps tests of what uses it.
-package enginetest
+// Package memorytest gives tests folders in memory.
+package memorytest
 
 import (
 	"os"
 	"testing"
 )
 
-// Memory is a folder that needs no disk, where the machine has one: no test depends on whether what was
+// Folder returns a folder that needs no disk, where the machine has one: no test depends on whether what was
 // written has reached the disk, and waiting for that takes most of the time.
-func Memory(t testing.TB) string {
+func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "efs-stunnel-test-") //nolint:usetesting // TempDir is on the disk
 	if err != nil {
