@@ -51,7 +51,7 @@ func Decode(data []byte) ([]Operation, error) {
 		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
 	}
 	var batch wireBatch
-	if err := unmarshalStrictly(data, &batch); err != nil {
+	if err := UnmarshalStrictly(data, &batch); err != nil {
 		return nil, fmt.Errorf("reading operations: %w", err)
 	}
 	operations := make([]Operation, len(batch.Operations))
@@ -180,7 +180,8 @@ func marshal(value any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-func unmarshalStrictly(data []byte, into any) error {
+// UnmarshalStrictly reads one value of JSON, all fields of which this version must have.
+func UnmarshalStrictly(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
@@ -237,7 +238,7 @@ func DecodeBatch(data []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("a batch of %d bytes, more than %d", len(data), MaxBatchBytes)
 	}
 	var wire wireNumbered
-	if err := unmarshalStrictly(data, &wire); err != nil {
+	if err := UnmarshalStrictly(data, &wire); err != nil {
 		return Batch{}, fmt.Errorf("reading a batch: %w", err)
 	}
 	if wire.Number <= FirstBatch || len(wire.Operations) == 0 {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -94,14 +93,9 @@ func (r Request) Encode() ([]byte, error) {
 // DecodeRequest reads what Encode wrote. It refuses fields that this version does not have: to ignore a
 // limit would be to remove more than was requested.
 func DecodeRequest(data []byte) (Request, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	var r Request
-	if err := decoder.Decode(&r); err != nil {
+	if err := operations.UnmarshalStrictly(data, &r); err != nil {
 		return Request{}, fmt.Errorf("reading the request: %w: use a plugin of the version of the image of mount Jobs", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Request{}, errors.New("reading the request: there is more than one")
 	}
 	return r, r.check()
 }

@@ -47,7 +47,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		"no JSON":                        {`list`, "reading the request"},
 		"another action":                 {`{"do":"remove-all"}`, `no request "remove-all"`},
 		"a limit of a later version":     {`{"do":"empty-trash","selection":{"cluster":"c1","until":"2026-01-02T03:04:05Z","path":"/a"}}`, `unknown field "path"`},
-		"more than one":                  {`{"do":"list-trash"}{"do":"list-trash"}`, "more than one"},
+		"more than one":                  {`{"do":"list-trash"}{"do":"list-trash"}`, "followed by something else"},
 		"everything of no cluster":       {`{"do":"empty-trash","selection":{"cluster":"","until":"2026-01-02T03:04:05Z"}}`, `the uid "" is empty`},
 		"a lost cluster of no name":      {`{"do":"list-owners","lost":{"cluster":""}}`, `the uid "" is empty`},
 		"a lost cluster of a trash":      {`{"do":"list-trash","lost":{"cluster":"c1"}}`, "a lost cluster is for list-owners"},
