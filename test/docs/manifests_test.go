@@ -218,7 +218,7 @@ func TestPolicyAllowsTheCalledActions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`observed\(ctx, c, "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		for _, m := range regexp.MustCompile(`(?:observed|called)\(ctx, c, "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
 			called = append(called, "elasticfilesystem:"+m[1])
 		}
 	}

@@ -109,9 +109,7 @@ func (c *Client) mountTargets(ctx context.Context, fileSystemID string) ([]efs.M
 
 // FileSystemExists describes one file system. It is false only when the API answers FileSystemNotFound.
 func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) {
-	_, err := observed(ctx, c, "DescribeFileSystems", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeFileSystemsOutput, error) {
-		return c.api.DescribeFileSystems(ctx, &awsapi.DescribeFileSystemsInput{FileSystemId: &id}, options...)
-	})
+	_, err := called(ctx, c, "DescribeFileSystems", c.api.DescribeFileSystems, &awsapi.DescribeFileSystemsInput{FileSystemId: &id})
 	if notFound := (*types.FileSystemNotFound)(nil); errors.As(err, &notFound) {
 		return false, nil
 	}
@@ -129,6 +127,13 @@ func observed[T any](ctx context.Context, c *Client, operation string, call func
 	answer, err := call(limited)
 	c.options.Observe(operation, resultOf(limited, err), c.options.Now().Sub(begin))
 	return answer, err
+}
+
+// called is observed for a call that is not of a paginator.
+func called[In, Out any](ctx context.Context, c *Client, operation string, call func(context.Context, In, ...func(*awsapi.Options)) (Out, error), input In) (Out, error) {
+	return observed(ctx, c, operation, func(ctx context.Context, options ...func(*awsapi.Options)) (Out, error) {
+		return call(ctx, input, options...)
+	})
 }
 
 func resultOf(ctx context.Context, err error) string {
@@ -206,9 +211,7 @@ func (c *Client) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest
 		ClientToken: &r.Token, FileSystemId: &r.FileSystemID, RootDirectory: &types.RootDirectory{Path: &r.Path}, Tags: tagList(r.Tags),
 		PosixUser: &types.PosixUser{Uid: aws.Int64(int64(r.User.UID)), Gid: aws.Int64(int64(r.User.GID))},
 	}
-	answer, err := observed(ctx, c, "CreateAccessPoint", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.CreateAccessPointOutput, error) {
-		return c.api.CreateAccessPoint(ctx, &input, options...)
-	})
+	answer, err := called(ctx, c, "CreateAccessPoint", c.api.CreateAccessPoint, &input)
 	if exists := (*types.AccessPointAlreadyExists)(nil); errors.As(err, &exists) {
 		return c.existing(ctx, aws.ToString(exists.AccessPointId), r)
 	}
@@ -236,9 +239,7 @@ func (c *Client) existing(ctx context.Context, id string, r efs.AccessPointReque
 
 // DeleteAccessPoint deletes an access point; its directory stays. It succeeds if there is none.
 func (c *Client) DeleteAccessPoint(ctx context.Context, id string) error {
-	_, err := observed(ctx, c, "DeleteAccessPoint", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DeleteAccessPointOutput, error) {
-		return c.api.DeleteAccessPoint(ctx, &awsapi.DeleteAccessPointInput{AccessPointId: &id}, options...)
-	})
+	_, err := called(ctx, c, "DeleteAccessPoint", c.api.DeleteAccessPoint, &awsapi.DeleteAccessPointInput{AccessPointId: &id})
 	if notFound := (*types.AccessPointNotFound)(nil); err != nil && !errors.As(err, &notFound) {
 		return fmt.Errorf("deleting access point %s: %w", id, err)
 	}
@@ -247,9 +248,7 @@ func (c *Client) DeleteAccessPoint(ctx context.Context, id string) error {
 
 // TagAccessPoint adds tags to an access point, or changes their values.
 func (c *Client) TagAccessPoint(ctx context.Context, id string, tags map[string]string) error {
-	_, err := observed(ctx, c, "TagResource", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.TagResourceOutput, error) {
-		return c.api.TagResource(ctx, &awsapi.TagResourceInput{ResourceId: &id, Tags: tagList(tags)}, options...)
-	})
+	_, err := called(ctx, c, "TagResource", c.api.TagResource, &awsapi.TagResourceInput{ResourceId: &id, Tags: tagList(tags)})
 	if err != nil {
 		return fmt.Errorf("tagging access point %s: %w", id, err)
 	}
@@ -279,9 +278,7 @@ const pointsPerPage = 1000
 // FindAccessPoint describes one access point. It is not found only when the API answers
 // AccessPointNotFound.
 func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
-	answer, err := observed(ctx, c, "DescribeAccessPoints", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeAccessPointsOutput, error) {
-		return c.api.DescribeAccessPoints(ctx, &awsapi.DescribeAccessPointsInput{AccessPointId: &id}, options...)
-	})
+	answer, err := called(ctx, c, "DescribeAccessPoints", c.api.DescribeAccessPoints, &awsapi.DescribeAccessPointsInput{AccessPointId: &id})
 	if notFound := (*types.AccessPointNotFound)(nil); errors.As(err, &notFound) {
 		return efs.AccessPoint{}, false, nil
 	}
