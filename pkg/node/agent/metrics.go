@@ -27,36 +27,27 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	factory := promauto.With(registry)
+	counter := func(name, help string) prometheus.Counter {
+		return factory.NewCounter(prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return factory.NewGauge(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help})
+	}
 	m := &metrics{
 		probes: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Name: "probe_duration_seconds",
 			Help:    "Time of NFS NULL calls through tunnels, by result.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13), // 0.5 ms to 2 s
 		}, []string{"result"}),
-		late: factory.NewCounter(prometheus.CounterOpts{
-			Namespace: metricsNamespace, Name: "probes_late_total",
-			Help: "Rounds of probes without a result, because the agent did not run in time.",
-		}),
+		late: counter("probes_late_total", "Rounds of probes without a result, because the agent did not run in time."),
 		actions: factory.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "tunnel_steps_total",
 			Help: "Actions on tunnels: Reorder, Failover, Renew, Return.",
 		}, []string{"step"}),
-		failed: factory.NewGauge(prometheus.GaugeOpts{
-			Namespace: metricsNamespace, Name: "apply_failing",
-			Help: "1 while the tunnels' files cannot be written as they should be.",
-		}),
-		watches: factory.NewCounter(prometheus.CounterOpts{
-			Namespace: metricsNamespace, Name: "watch_errors_total",
-			Help: "Ends of watches of the apiserver because of an error.",
-		}),
-		ephemeral: factory.NewGauge(prometheus.GaugeOpts{
-			Namespace: metricsNamespace, Name: "ephemeral_tunnel_ports",
-			Help: "Ports of tunnels that the node's kernel may give to any process.",
-		}),
-		sockets: factory.NewGauge(prometheus.GaugeOpts{
-			Namespace: metricsNamespace, Name: "sockets_unknown",
-			Help: "1 while the node's connections cannot be listed, so that every tunnel counts as used.",
-		}),
+		failed:    gauge("apply_failing", "1 while the tunnels' files cannot be written as they should be."),
+		watches:   counter("watch_errors_total", "Ends of watches of the apiserver because of an error."),
+		ephemeral: gauge("ephemeral_tunnel_ports", "Ports of tunnels that the node's kernel may give to any process."),
+		sockets:   gauge("sockets_unknown", "1 while the node's connections cannot be listed, so that every tunnel counts as used."),
 	}
 	for _, action := range []routing.Action{routing.Reorder, routing.Failover, routing.Restart, routing.Return} {
 		m.actions.WithLabelValues(string(action))
