@@ -130,30 +130,28 @@ func (p *plugin) completeNamespaces(command *cobra.Command, _ []string, prefix s
 
 // completeSubject completes kinds and file systems, and after a kind its names.
 func (p *plugin) completeSubject(command *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	list := func(context.Context, connection) (runtime.Object, error) { return &corev1.NodeList{}, nil } // nothing
 	switch {
 	case len(args) == 0:
 		return p.completeFileSystems(command, prefix, subjectKinds()...)
-	case len(args) == 1 && args[0] == "file-system":
+	case len(args) > 1:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case args[0] == "file-system":
 		return p.completeFileSystems(command, prefix)
-	case len(args) == 1 && args[0] == "pvc":
-		list = func(ctx context.Context, c connection) (runtime.Object, error) {
-			return c.client.CoreV1().PersistentVolumeClaims(p.namespace()).List(ctx, metav1.ListOptions{Limit: mostCompletions})
-		}
-	case len(args) == 1 && args[0] == "pod":
-		list = func(ctx context.Context, c connection) (runtime.Object, error) {
-			return c.client.CoreV1().Pods(p.namespace()).List(ctx, metav1.ListOptions{Limit: mostCompletions})
-		}
-	case len(args) == 1 && args[0] == "sv":
-		list = func(ctx context.Context, c connection) (runtime.Object, error) {
-			return c.dynamic.Resource(v1alpha1.SharedVolumes()).Namespace(p.namespace()).List(ctx, metav1.ListOptions{Limit: mostCompletions})
-		}
-	case len(args) == 1 && args[0] == "node":
-		list = func(ctx context.Context, c connection) (runtime.Object, error) {
-			return c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: mostCompletions})
-		}
 	}
-	return p.complete(command, prefix, list)
+	return p.complete(command, prefix, func(ctx context.Context, c connection) (runtime.Object, error) {
+		core, options := c.client.CoreV1(), metav1.ListOptions{Limit: mostCompletions}
+		switch args[0] {
+		case "pvc":
+			return core.PersistentVolumeClaims(p.namespace()).List(ctx, options)
+		case "pod":
+			return core.Pods(p.namespace()).List(ctx, options)
+		case "sv":
+			return c.dynamic.Resource(v1alpha1.SharedVolumes()).Namespace(p.namespace()).List(ctx, options)
+		case "node":
+			return core.Nodes().List(ctx, options)
+		}
+		return &corev1.NodeList{}, nil // nothing
+	})
 }
 
 // completeFileSystems adds those of the table to other names.

@@ -34,7 +34,7 @@ func (p *plugin) trashList() *cobra.Command {
 	}, func(ctx context.Context, i installation, _ []string) error {
 		items, failed := i.runner.ListTrash(ctx, i.fileSystems)
 		if namespace := *p.flags.Namespace; namespace != "" {
-			items = ledger.InNamespace(items, namespace)
+			items = slices.DeleteFunc(items, func(item ledger.TrashItem) bool { return item.Unknown || item.Namespace != namespace })
 		}
 		return errors.Join(failed, p.printTrash(i, items))
 	})

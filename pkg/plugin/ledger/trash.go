@@ -120,11 +120,6 @@ func (c TrashChoice) Removal(chosen []TrashItem) Requests {
 	return removal
 }
 
-// InNamespace returns the directories of the claims of a namespace.
-func InNamespace(items []TrashItem, namespace string) []TrashItem {
-	return slices.DeleteFunc(slices.Clone(items), func(item TrashItem) bool { return item.Unknown || item.Namespace != namespace })
-}
-
 // Restore is a claim that is to get the directory of a deleted claim.
 type Restore struct {
 	Cluster     string

@@ -162,10 +162,7 @@ func (d *Dir) Names(ctx context.Context) (all []string, err error) {
 		all = append(all, some...)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // EachName is names for a directory that may be large: use gets some names at a time.
