@@ -89,6 +89,7 @@ type Tunnel struct {
 	// LatencyMillis is the time that an NFS call through the tunnel takes at most: a power of two, so that it seldom
 	// changes; 0 while it is not known, or the tunnel has no clients.
 	LatencyMillis int64     `json:"latencyMillis,omitempty"`
+	Lanes         int64     `json:"lanes,omitempty"` // connections of stunnel for those of clients; 0 without lanes
 	Problems      []Problem `json:"problems,omitempty"`
 }
 

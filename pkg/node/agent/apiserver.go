@@ -263,6 +263,9 @@ func (a *Agent) nodeTunnels(now time.Time) v1alpha1.NodeTunnelsStatus {
 		if tunnel.InUse {
 			s.InUse++
 			tunnel.LatencyMillis = a.latency(t)
+			if lanes := a.status.Tunnels[name].Lanes; lanes != nil {
+				tunnel.Lanes = lanes.Open
+			}
 		}
 		delete(problems, name)
 		all = append(all, tunnel)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
@@ -183,5 +184,18 @@ func TestLatencyIsShownAndHardlyEverChanges(t *testing.T) {
 	tunnel.addTook(probe.Result{Took: 1, ServerOnly: true})
 	if tunnel.took != 900*1000 {
 		t.Errorf("a failed probe, or one past the tunnel, counts: %v", tunnel.took)
+	}
+}
+
+func TestLanesOfTunnelsInUseAreShown(t *testing.T) {
+	a, _ := showingAgent(t)
+	tunnel := a.tunnels["fs-1"]
+	a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Lanes: &tunnelspec.Lanes{Open: 3}}}
+	if s := a.nodeTunnels(time.Now()); len(s.Tunnels) > 0 && s.Tunnels[0].Lanes != 0 {
+		t.Errorf("of a tunnel without clients: %+v", s.Tunnels)
+	}
+	tunnel.usedAt = time.Now()
+	if s := a.nodeTunnels(time.Now()); len(s.Tunnels) != 1 || s.Tunnels[0].Lanes != 3 {
+		t.Errorf("got %+v", s.Tunnels)
 	}
 }

@@ -26,8 +26,8 @@ func TestPathHasZoneAndLatency(t *testing.T) {
 		want     []string
 		not      string
 	}{
-		"its own zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.0.4", LatencyMillis: 2}), []string{`<div class="lane good">`, "≤ 2 ms", "us-east-1a by port 20490", "tunnels without clients: 2"}, "other zone"},
-		"another zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.1.4"}), []string{`<div class="lane warn">`, "us-east-1b by port 20490", "other zone"}, " ms<"},
+		"its own zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.0.4", LatencyMillis: 2, Lanes: 3}), []string{`<div class="lane good">`, "≤ 2 ms", "3 lanes", "us-east-1a by port 20490", "tunnels without clients: 2"}, "other zone"},
+		"another zone": {onNode(v1alpha1.Tunnel{MountTarget: "10.0.1.4"}), []string{`<div class="lane warn">`, "us-east-1b by port 20490", "other zone"}, " lanes"},
 		"a problem":    {onNode(v1alpha1.Tunnel{MountTarget: "10.0.0.4", Problems: []v1alpha1.Problem{{Reason: "PortTaken", Message: "ss has it"}}}), []string{`<div class="lane bad">`, "PortTaken", "ss has it"}, "other zone"},
 	} {
 		text := get(t, handlerOf(tt.snapshot, nil), nil).Body.String()
