@@ -15,10 +15,12 @@ import (
 func (p *plugin) translate() *cobra.Command {
 	file := ""
 	command := &cobra.Command{
-		Use:     "translate -f FILE",
-		Short:   "Print the storage class to use in place of another provisioner's",
-		Long:    "Print the storage class to use in place of another provisioner's, with comments about what differs. No cluster is asked.",
-		Example: "  kubectl efs-stunnel translate -f class.yaml\n  kubectl get storageclass efs-sc -o yaml | kubectl efs-stunnel translate -f -",
+		Use:   "translate -f FILE",
+		Short: "Print the storage class, or SharedVolume, to use in place of another provisioner's",
+		Long: "Print the storage class to use in place of another provisioner's, or the SharedVolume in place of the AWS EFS\n" +
+			"Operator's, with comments about what differs. No cluster is asked.",
+		Example: "  kubectl efs-stunnel translate -f class.yaml\n  kubectl get storageclass efs-sc -o yaml | kubectl efs-stunnel translate -f -\n" +
+			"  kubectl get sharedvolumes.aws-efs.managed.openshift.io --all-namespaces -o yaml | kubectl efs-stunnel translate -f -",
 		RunE: func(*cobra.Command, []string) error {
 			read := func() ([]byte, error) { return os.ReadFile(file) }
 			if file == "-" {
@@ -36,7 +38,7 @@ func (p *plugin) translate() *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with classes, - for the standard input")
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the objects, or a List of them; - for the standard input")
 	_ = command.MarkFlagRequired("filename")
 	return command
 }

@@ -1,12 +1,10 @@
-// Package translate turns storage classes of other provisioners into those to use in their place.
+// Package translate turns storage classes of other provisioners, and SharedVolumes of the AWS EFS Operator, into objects
+// to use in their place.
 package translate
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,57 +12,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	documents "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Translate returns the class of our provisioner in place of each document's, with comments about what differs. An
-// error names the document.
-func Translate(text []byte, provisioner string) ([]byte, error) {
-	var out [][]byte
-	reader := documents.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for number := 1; ; number++ {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		old := storagev1.StorageClass{}
-		if err == nil {
-			err = yaml.Unmarshal(document, &old)
-		}
-		if err == nil && old.Kind+old.Name+old.Provisioner == "" {
-			continue // comments only
-		}
-		var class []byte
-		if err == nil {
-			class, err = translate(old, provisioner)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", number, err)
-		}
-		out = append(out, class)
-	}
-	if len(out) == 0 {
-		return nil, errors.New("there is no StorageClass: want what kubectl get storageclass NAME -o yaml prints")
-	}
-	return bytes.Join(out, []byte("---\n")), nil
-}
-
 // driver is the provisioner of the AWS EFS CSI driver.
 const driver = "efs.csi.aws.com"
 
-func translate(old storagev1.StorageClass, provisioner string) ([]byte, error) {
+func translateClass(text []byte, provisioner string) ([]byte, error) {
+	var old storagev1.StorageClass
+	if err := yaml.Unmarshal(text, &old); err != nil {
+		return nil, err
+	}
 	t := translation{old: old, class: *old.DeepCopy()}
 	delete(t.class.Annotations, corev1.LastAppliedConfigAnnotation)
 	t.class.ObjectMeta = metav1.ObjectMeta{Name: old.Name, Labels: old.Labels, Annotations: t.class.Annotations}
 	t.class.Provisioner = provisioner
-	gvk := storagev1.SchemeGroupVersion.WithKind("StorageClass")
 	switch name := old.Provisioner; {
-	case old.GroupVersionKind() != gvk:
-		return nil, fmt.Errorf("kind is %q of %q: want StorageClass of %q", old.Kind, old.APIVersion, gvk.GroupVersion())
 	case name == provisioner:
 		t.comment("it is of provisioner %s already", name)
 	case name == driver && old.Parameters["provisioningMode"] == "efs-ap":
