@@ -272,7 +272,7 @@ func checkReadable(path string) error {
 	return file.Close()
 }
 
-// Reasons returns all reasons. docs/operations.md explains each.
+// Reasons returns all reasons. docs/reference/reasons.md explains each.
 func Reasons() []tunnelspec.Reason {
 	reasons := []tunnelspec.Reason{tunnelspec.ReasonPortTaken, tunnelspec.ReasonBadConfig, tunnelspec.ReasonStartFailed, tunnelspec.ReasonDied, tunnelspec.ReasonUnresponsive}
 	for _, p := range patterns {

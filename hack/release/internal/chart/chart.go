@@ -88,7 +88,7 @@ var (
 	//go:embed helpers.tpl
 	helpersText []byte
 	//go:embed notes.txt
-	notesText []byte
+	notesText string
 	//go:embed README.md.tmpl
 	readmeText string
 	//go:embed icon.svg
@@ -137,7 +137,7 @@ func (s Spec) files() ([]archive.File, error) {
 	files := []archive.File{
 		{Name: "LICENSE", Data: s.License},
 		{Name: "templates/_helpers.tpl", Data: helpersText},
-		{Name: "templates/NOTES.txt", Data: notesText},
+		{Name: "templates/NOTES.txt", Data: []byte(withAddresses(notesText))},
 	}
 	for _, c := range components() {
 		variant, err := s.Source.Base(s.Images, c.folder)
@@ -335,7 +335,7 @@ func (v values) text() ([]byte, error) {
 		text, err := yaml.Marshal(value)
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		return "\n" + strings.Repeat(" ", spaces) + strings.Join(lines, "\n"+strings.Repeat(" ", spaces)), err
-	}}).Parse(valuesText)
+	}}).Parse(withAddresses(valuesText))
 	if err != nil {
 		return nil, err
 	}

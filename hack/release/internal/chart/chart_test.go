@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/hack/release/internal/manifests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 func spec(t *testing.T) Spec {
@@ -220,6 +221,17 @@ func TestNamespaceIsEverywhere(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, other); diff != "" {
 		t.Errorf("objects mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// TestTextsNameAddresses: users of the chart have no folder docs.
+func TestTextsNameAddresses(t *testing.T) {
+	for _, file := range load(t, spec(t)).Raw {
+		for line := range strings.Lines(string(file.Data)) {
+			if rest := strings.ReplaceAll(line, wellknown.DocsURL, ""); strings.Contains(rest, "docs/") {
+				t.Errorf("%s: %s", file.Name, line)
+			}
+		}
 	}
 }
 

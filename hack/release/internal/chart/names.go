@@ -3,6 +3,8 @@ package chart
 import (
 	"fmt"
 	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // replace puts values in place of the images, the service accounts and the namespace, wherever these are.
@@ -63,3 +65,6 @@ func replaceNames(object map[string]any) {
 func quoted(token string) verbatim {
 	return verbatim(strings.Replace(tokens.Replace(token), " }}", " | quote }}", 1))
 }
+
+// withAddresses replaces paths of pages, which users of the chart do not have.
+func withAddresses(text string) string { return strings.ReplaceAll(text, "docs/", wellknown.DocsURL) }
