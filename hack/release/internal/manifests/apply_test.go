@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -31,7 +32,12 @@ func TestApplyingTwiceChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
-	rendered, err := read(t).EKS(images(), "admission", "fast-binding", "network-policy", "read-ahead", "shared-volumes", "startup-taint")
+	components := []string{"admission", "network-policy", "read-ahead", "shared-volumes", "startup-taint"}
+	policy := schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}
+	if _, err := mapper.RESTMapping(policy, "v1"); err == nil { // Kubernetes 1.36 and later, as the component asks for
+		components = append(components, "fast-binding")
+	}
+	rendered, err := read(t).EKS(images(), components...)
 	if err != nil {
 		t.Fatal(err)
 	}
