@@ -38,6 +38,25 @@ func TestLinksHaveTargets(t *testing.T) {
 	}
 }
 
+// TestSourcesThatPagesNameExist: a reader who opens a file by its name finds it. Decisions also name files of others.
+func TestSourcesThatPagesNameExist(t *testing.T) {
+	source, found := regexp.MustCompile("`((?:cmd|deploy|examples|hack|pkg|test)/[\\w./-]+)`"), 0
+	for _, p := range pages(t) {
+		if strings.HasPrefix(p.path, "docs/adr/") {
+			continue
+		}
+		for _, m := range source.FindAllStringSubmatch(p.text, -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s: %v", p.path, err)
+			}
+			found++
+		}
+	}
+	if found < 20 {
+		t.Errorf("found only %d names", found)
+	}
+}
+
 // checkTarget returns an error if the file or the heading of a link does not exist.
 func checkTarget(from page, target string) error {
 	name, anchor, _ := strings.Cut(target, "#")

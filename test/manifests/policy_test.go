@@ -63,7 +63,8 @@ func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 		}
 	}
 	for kind, name := range map[mountjobs.Kind]string{
-		mountjobs.Mount: "efs-mount-", mountjobs.Clone: "efs-clone-", mountjobs.Sweep: "efs-sweep-", mountjobs.Survey: "efs-survey-",
+		mountjobs.Mount: wellknown.MountJobPrefix, mountjobs.Clone: wellknown.CloneJobPrefix,
+		mountjobs.Sweep: wellknown.SweepJobPrefix, mountjobs.Survey: wellknown.SurveyJobPrefix,
 	} {
 		pods[name] = jobPod(t, kind)
 	}
