@@ -50,7 +50,7 @@ func New(namespace string, wall func() time.Time, log *slog.Logger) *Clock {
 	return &Clock{
 		wall: wall, elapsed: func() time.Duration { return time.Since(start) }, log: log,
 		desc: prometheus.NewDesc(namespace+"_clock_offset_seconds",
-			"Seconds by which the clock of this machine is ahead of the apiserver's; negative when it is behind.", nil, nil),
+			"Seconds by which the clock of the manager's node is ahead of the apiserver's, negative when it is behind; absent before the apiserver's first response.", nil, nil),
 	}
 }
 

@@ -82,7 +82,7 @@ type request struct {
 func New(namespace string, log *slog.Logger, now func() time.Time) *Tracker {
 	return &Tracker{
 		log: log, now: now, missing: map[Permission]request{},
-		desc: prometheus.NewDesc(namespace+"_forbidden", "Permissions that the apiserver has refused and not granted since; 1 for each.",
+		desc: prometheus.NewDesc(namespace+"_forbidden", "1 for each permission that the apiserver has refused and not granted since.",
 			[]string{"verb", "group", "resource"}, nil),
 	}
 }

@@ -249,7 +249,7 @@ func TestMetric(t *testing.T) {
 	a := newAPIServer()
 	a.request(t, http.MethodPost, "/apis/batch/v1/namespaces/a/jobs", http.StatusForbidden, status(message("create", "jobs", "batch", "a")))
 	a.request(t, http.MethodGet, "/api/v1/nodes", http.StatusForbidden, refused("list", "nodes"))
-	want := `# HELP efs_stunnel_test_forbidden Permissions that the apiserver has refused and not granted since; 1 for each.
+	want := `# HELP efs_stunnel_test_forbidden 1 for each permission that the apiserver has refused and not granted since.
 # TYPE efs_stunnel_test_forbidden gauge
 efs_stunnel_test_forbidden{group="",resource="nodes",verb="list"} 1
 efs_stunnel_test_forbidden{group="batch",resource="jobs",verb="create"} 1

@@ -71,7 +71,7 @@ const (
 func New(client kubernetes.Interface, all *caches.Caches, o Options) *Controller {
 	return &Controller{options: o, client: client, caches: all, finished: promauto.With(o.Metrics).NewCounter(prometheus.CounterOpts{
 		Name: "efs_stunnel_manager_bindings_finished_total",
-		Help: "Claims that the manager has bound because the cluster's binder was late.",
+		Help: "Claims that the manager has bound with --finish-binding, because the cluster's binder was late.",
 	})}
 }
 

@@ -350,7 +350,7 @@ func newMetrics(registry prometheus.Registerer) metrics {
 	m := metrics{
 		provisioned: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_provision_duration_seconds",
-			Help:    "Time from a claim's creation to its volume's, by way: with a new job, or by the worker of one that waits.",
+			Help:    "Time from a claim's creation to its volume's; way as in efs_stunnel_manager_operations_total.",
 			Buckets: buckets(),
 		}, []string{"way"}),
 		deleted: register.NewHistogram(prometheus.HistogramOpts{

@@ -230,11 +230,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
-			Help: "Kubernetes Jobs created, by kind: mount, clone, sweep or survey.",
+			Help: "Jobs created: mount, clone, sweep or survey.",
 		}, []string{"kind"}),
 		operations: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_operations_total",
-			Help: "Operations sent to mount Jobs, by way: with a new job, or to the worker of one that waits.",
+			Help: "Operations sent to mount Jobs: with a new Job (job), or to the worker of one that waits (worker).",
 		}, []string{"way"}),
 		batches: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_mount_job_operations",
@@ -243,7 +243,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		trash: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "efs_stunnel_manager_trash_directories",
-			Help: "Directories of deleted volumes in the trash, as the last sweep counted them, or where they are many one of the last hour.",
+			Help: "Deleted directories in the trash, as counted by the last sweep, or, where they are many, by one of the last hour.",
 		}, []string{"file_system"}),
 	}
 	m.jobs.WithLabelValues("mount") // Prometheus does not count what a series begins with

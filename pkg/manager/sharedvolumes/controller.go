@@ -170,9 +170,9 @@ func newMetrics(registry prometheus.Registerer, objects *caches.SharedVolumes) *
 		objects: objects,
 		repairs: promauto.With(registry).NewCounter(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_shared_volume_repairs_total",
-			Help: "Writes that put claims and volumes of SharedVolumes right.",
+			Help: "Writes that repaired claims and volumes of SharedVolumes.",
 		}),
-		phases: prometheus.NewDesc("efs_stunnel_manager_shared_volumes", "SharedVolumes.", []string{"phase"}, nil),
+		phases: prometheus.NewDesc("efs_stunnel_manager_shared_volumes", "SharedVolumes. Leader only, absent if there are none.", []string{"phase"}, nil),
 	}
 	registry.MustRegister(m)
 	return m

@@ -53,26 +53,26 @@ type metrics struct {
 
 func newMetrics(o Options) (*metrics, error) {
 	m := &metrics{
-		failures:    counter("discovery_failures_total", "Polls of the EFS API, and questions to it, that failed."),
-		corrections: counter("port_corrections_total", "Volumes whose port option was rewritten."),
-		rootWrites:  counter("root_volume_writes_total", "Writes that made, mended or removed root volumes and root claims."),
-		notStored:   counter("table_write_failures_total", "Writes of the port table that the apiserver refused, conflicts aside."),
+		failures:    counter("discovery_failures_total", "Polls of the EFS API, and single requests to it, that failed."),
+		corrections: counter("port_corrections_total", "Volumes whose port= was rewritten."),
+		rootWrites:  counter("root_volume_writes_total", "Writes that created, repaired or removed root volumes and root claims."),
+		notStored:   counter("table_write_failures_total", "Writes of the table that the apiserver refused, conflicts aside."),
 		gauges:      map[string]*prometheus.Desc{},
 	}
 	for _, g := range []struct {
 		name, help string
 		labels     []string
 	}{
-		{tableBytes, "Size of the stored port table. Newcomers get no port beyond 921600.", nil},
-		{identity, "Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0).", nil},
-		{portsInUse, "Local ports that belong to targets.", nil},
-		{portsFree, "Local ports that new targets can get.", nil},
-		{targetCount, "Targets of the port table.", []string{"state"}},
-		{pointCount, "Access points that SharedVolumes ask for.", []string{"state"}},
-		{fileSystemSize, "Metered size of the file system.", []string{"file_system"}},
-		{lastSuccess, "When the EFS API last listed the file systems; 0 before this leader's first listing.", nil},
-		{pollInterval, "Time from one poll of the EFS API to the next, unless one fails.", nil},
-		{unreadable, "Whether the ConfigMap cannot be read (1) or can (0).", []string{"config_map"}},
+		{tableBytes, "Size of the stored table; new file systems get no port beyond 921,600. Leader only.", nil},
+		{identity, "1 while the EFS API lists what seems to be another account's or region's file systems, or none while the table has some. Leader only, absent with --discovery none.", nil},
+		{portsInUse, "Local ports of targets. Leader only.", nil},
+		{portsFree, "Local ports left for new targets. Leader only.", nil},
+		{targetCount, "Targets of the table: usable, unusable or missing. Leader only.", []string{"state"}},
+		{pointCount, "Access points that SharedVolumes request: usable, waiting or unusable. Leader only.", []string{"state"}},
+		{fileSystemSize, "Metered size of the file system, as EFS reports it.", []string{"file_system"}},
+		{lastSuccess, "When the file systems were last listed, 0 before this leader's first time. Leader only, absent with --discovery none.", nil},
+		{pollInterval, "--efs-polling-interval. Leader only, absent with --discovery none.", nil},
+		{unreadable, "1 while that ConfigMap cannot be read.", []string{"config_map"}},
 	} {
 		m.gauges[g.name] = prometheus.NewDesc(metricsPrefix+g.name, g.help, g.labels, nil)
 	}

@@ -203,11 +203,11 @@ type collector struct{ *Controller }
 var (
 	labels    = []string{"namespace", "persistentvolumeclaim"}
 	usedBytes = prometheus.NewDesc("efs_stunnel_volume_used_bytes",
-		"Bytes that the file server has allocated for a claim's directory, as the last survey counted them.", labels, nil)
+		"Bytes that the file server has allocated for a claim's directory, as the last survey counted them. Leader only, absent before the first.", labels, nil)
 	usedFiles = prometheus.NewDesc("efs_stunnel_volume_files",
-		"Files and directories in a claim's directory, as the last survey counted them.", labels, nil)
+		"Files and directories in a claim's directory, as the last survey counted them. Leader only, absent before the first.", labels, nil)
 	requestedBytes = prometheus.NewDesc("efs_stunnel_volume_requested_bytes",
-		"Bytes that a claim whose directory was counted requests.", labels, nil)
+		"Bytes that a claim whose directory was counted requests. Leader only.", labels, nil)
 )
 
 // Describe implements prometheus.Collector.

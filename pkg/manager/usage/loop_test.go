@@ -211,7 +211,7 @@ func TestOnlyTheLeaderHasMetrics(t *testing.T) {
 		t.Errorf("%d series, want 9", len(ch))
 	}
 	want := `
-# HELP efs_stunnel_volume_used_bytes Bytes that the file server has allocated for a claim's directory, as the last survey counted them.
+# HELP efs_stunnel_volume_used_bytes Bytes that the file server has allocated for a claim's directory, as the last survey counted them. Leader only, absent before the first.
 # TYPE efs_stunnel_volume_used_bytes gauge
 efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="counted"} 4096
 efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="forged"} 8192

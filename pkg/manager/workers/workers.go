@@ -101,11 +101,11 @@ func New(o Options) (*Channel, error) {
 	factory := promauto.With(o.Metrics)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "efs_stunnel_manager_workers_waiting",
-		Help: "Pods of mount Jobs that wait for more operations.",
+		Help: "Pods of mount Jobs that wait for more operations. Leader only.",
 	}, c.waiting)
 	c.refused = factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "efs_stunnel_manager_worker_requests_refused_total",
-		Help: "Requests on the port for workers that were refused, by the code of the answer.",
+		Help: "Requests on the port for workers that were refused, by the code of the answer: a few 409 and 503 are usual, many 401 are of something else that reaches the port. At log level debug, each is in the log with its address.",
 	}, []string{"code"})
 	if err := objects.OnChange(c.jobChanged, o.Caches.Jobs); err != nil {
 		return nil, fmt.Errorf("watching for batches of workers: %w", err)
