@@ -77,24 +77,9 @@ func metricsIn(folder string) (all []metric, err error) {
 // metricsOf finds a name, its help and labels beside each other: in the options of Prometheus, or in the arguments of
 // what makes a description of them.
 func metricsOf(file *ast.File) (all []metric) {
-	values := map[string]string{}
-	lists := map[string][]string{}
+	values, lists := definitions(file)
 	for node := range ast.Preorder(file) {
-		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
-			values[spec.Names[0].Name], lists[spec.Names[0].Name] = expression(spec.Values[0]), literals(spec.Values[0])
-		}
-	}
-	for node := range ast.Preorder(file) {
-		var parts []ast.Expr
-		switch n := node.(type) {
-		case *ast.CallExpr:
-			parts = n.Args
-			if options, ok := first(parts).(*ast.CompositeLit); ok {
-				parts = append(optionValues(options), parts[1:]...)
-			}
-		case *ast.CompositeLit:
-			parts = n.Elts
-		}
+		parts := partsOf(node)
 		if len(parts) < 2 {
 			continue
 		}
@@ -114,6 +99,36 @@ func metricsOf(file *ast.File) (all []metric) {
 	return all
 }
 
+// definitions returns the expressions of constants and variables, and the strings of those that are lists.
+func definitions(file *ast.File) (values map[string]string, lists map[string][]string) {
+	values, lists = map[string]string{}, map[string][]string{}
+	for node := range ast.Preorder(file) {
+		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == len(spec.Names) {
+			for i, name := range spec.Names {
+				values[name.Name], lists[name.Name] = expression(spec.Values[i]), literals(spec.Values[i])
+			}
+		}
+	}
+	return values, lists
+}
+
+// partsOf returns the arguments of a call, with name, help and labels in place of options, or the elements of a literal.
+func partsOf(node ast.Node) []ast.Expr {
+	switch n := node.(type) {
+	case *ast.CompositeLit:
+		return n.Elts
+	case *ast.CallExpr:
+		if len(n.Args) == 0 {
+			return nil
+		}
+		if options, ok := n.Args[0].(*ast.CompositeLit); ok {
+			return append(optionValues(options), n.Args[1:]...)
+		}
+		return n.Args
+	}
+	return nil
+}
+
 var metricName = regexp.MustCompile(`^[a-z_]+_[a-z_]+$|^(leading|targets|forbidden)$`)
 
 // kindOf returns the type of a metric, by its constructor or, where that is a description's, by its name.
@@ -131,13 +146,6 @@ func kindOf(node ast.Node, name string) string {
 		return "counter"
 	}
 	return "gauge"
-}
-
-func first(parts []ast.Expr) ast.Expr {
-	if len(parts) == 0 {
-		return nil
-	}
-	return parts[0]
 }
 
 // optionValues returns name, help and constant labels of prometheus.GaugeOpts and similar.
