@@ -148,17 +148,26 @@ func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]re
 
 // accessPoints returns the directories of the AWS driver.
 func (p *plugin) accessPoints(plan rebuild.Import, f importFlags) ([]rebuild.Wanted, error) {
-	var points []rebuild.AccessPoint
-	if f.accessPoints != "" {
-		text, err := p.read(f.accessPoints)
-		if err == nil {
-			points, err = rebuild.ParseAccessPoints(text, plan.FileSystem)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--access-points %s: %w", f.accessPoints, err)
-		}
+	points, err := p.readPoints(f.accessPoints, []string{plan.FileSystem})
+	if err != nil {
+		return nil, err
 	}
 	return rebuild.WantedOf(points, rebuild.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, points)), nil
+}
+
+// readPoints reads the file of --access-points, if it was given.
+func (p *plugin) readPoints(name string, fileSystems []string) ([]rebuild.AccessPoint, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := p.read(name)
+	if err == nil {
+		var points []rebuild.AccessPoint
+		if points, err = rebuild.ParseAccessPoints(text, fileSystems); err == nil {
+			return points, nil
+		}
+	}
+	return nil, fmt.Errorf("--access-points %s: %w", name, err)
 }
 
 // read reads a file; - is the standard input.

@@ -59,8 +59,8 @@ func (f *outliveFlags) choice() rebuild.Choice {
 
 type rebuildFlags struct {
 	outliveFlags
-	cluster         string
-	force, retained bool
+	cluster, accessPoints string
+	force, retained       bool
 }
 
 func (p *plugin) rebuild() *cobra.Command {
@@ -79,6 +79,7 @@ func (p *plugin) rebuild() *cobra.Command {
 	f.add(command, "", "storage class of volumes whose own class is not known, or not there")
 	flags := command.Flags()
 	flags.StringVar(&f.cluster, "cluster", "", "uid of a cluster that is gone: that of its namespace kube-system (default: this one)")
+	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for volumes of classes with access points")
 	flags.BoolVar(&f.force, "force", false, "also if the cluster has used a file system within "+requests.FreshMark.String())
 	flags.BoolVar(&f.retained, "retained", false, "also volumes of retained data, which no volume had any more")
 	return command
@@ -90,8 +91,12 @@ func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags)
 	if err != nil {
 		return err
 	}
+	points, err := p.readPoints(f.accessPoints, i.fileSystems)
+	if err != nil {
+		return err
+	}
 	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, targets, *lost, rebuild.Rebuild{
-		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner},
+		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner, Points: points},
 		Choice:  f.choice(), Namespace: *p.flags.Namespace, Retained: f.retained,
 	})
 	if err != nil {

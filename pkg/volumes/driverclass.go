@@ -236,11 +236,13 @@ func PointOf(o operations.Operation) (p Point, ok bool) {
 // maxTagBytes is the longest value of a tag.
 const maxTagBytes = 256
 
-// OnPoint makes a volume of FromOperation one of the access point on its directory.
-func OnPoint(volume *corev1.PersistentVolume, id string, iam bool) {
+// OnPoint makes the volume of a directory one of an access point on it. With port 0, the manager adds the option when the
+// access point has a port.
+func OnPoint(volume *corev1.PersistentVolume, id string, port int, iam bool) {
 	volume.Annotations[wellknown.AnnotationAccessPointID] = id
 	if iam {
 		volume.Annotations[wellknown.AnnotationIAM] = wellknown.ValueTrue
 	}
 	volume.Spec.NFS.Path = "/" // EFS makes the directory the root of the tunnel
+	volume.Spec.MountOptions = withPort(volume.Spec.MountOptions, port)
 }

@@ -43,9 +43,9 @@ func TestClassOfTheDriverMakesAccessPoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes.OnPoint(volume, "fsap-1", true)
+	volumes.OnPoint(volume, "fsap-1", 20501, true)
 	read := volumes.Read(volume, provisioner)
-	if volume.Spec.NFS.Path != "/" || read.Path != operation.Path || read.AccessPointID != "fsap-1" || read.Kind != volumes.Provisioned || read.Problem != "" {
+	if volume.Spec.NFS.Path != "/" || read.Path != operation.Path || read.AccessPointID != "fsap-1" || read.Port != 20501 || read.Kind != volumes.Provisioned || read.Problem != "" {
 		t.Errorf("got %+v", read)
 	}
 	if slices.Contains(volume.Spec.MountOptions, "tls") || slices.Contains(volume.Spec.MountOptions, "iam") {

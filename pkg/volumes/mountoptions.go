@@ -223,7 +223,7 @@ func SetPort(volume *corev1.PersistentVolume, port int) (changed bool) {
 }
 
 // withPort returns mount options with this port and no other. Options that have only this port are
-// returned unchanged.
+// returned unchanged. 0 is no port.
 func withPort(options []string, port int) []string {
 	want := fmt.Sprintf("port=%d", port)
 	all := strings.Split(strings.Join(options, ","), ",")
@@ -236,6 +236,9 @@ func withPort(options []string, port int) []string {
 	}
 	if slices.Contains(all, want) && len(all) == len(others)+1 {
 		return options
+	}
+	if port == 0 {
+		return others
 	}
 	return append(others, want)
 }

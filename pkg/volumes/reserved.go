@@ -203,8 +203,10 @@ type Existing struct {
 	// OwnerUID is the uid of the claim as the ledger has it, which is not that of the new claim.
 	OwnerUID         string
 	FileSystemID     string
-	Port             int
+	Port             int // of the file system
 	Path             string
+	AccessPointID    string // on the directory; "" for a volume of the directory itself
+	PointPort        int    // of the access point; 0 until the manager gives it one
 	Namespace, Claim string
 	// ClaimUID is that of a claim that exists, and names the volume; "" if there is none.
 	ClaimUID types.UID
@@ -234,6 +236,9 @@ func (e Existing) Objects(provisioner string) (*corev1.PersistentVolume, *corev1
 		MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
 	}.Objects()
 	volume.Spec.ClaimRef.UID = e.ClaimUID // which a claim that is to be created cannot have
+	if e.AccessPointID != "" {
+		OnPoint(volume, e.AccessPointID, e.PointPort, e.Class.AccessPoints.IAM)
+	}
 	if _, ok := ClaimOfName(e.Name); !ok {
 		volume.Annotations[wellknown.AnnotationClaimUID] = e.OwnerUID
 	}

@@ -25,13 +25,13 @@ func (f *fixture) choice(policy corev1.PersistentVolumeReclaimPolicy) rebuild.Ch
 }
 
 // rebuild plays the plugin's command: it plans, and applies the plan if it is wanted.
-func (f *fixture) rebuild(lost requests.Lost, apply bool) ([]rebuild.Item, error) {
+func (f *fixture) rebuild(lost requests.Lost, apply bool, points ...rebuild.AccessPoint) ([]rebuild.Item, error) {
 	f.Helper()
 	table, err := f.Table(f.Context())
 	f.check(err)
 	r := f.runner()
 	items, _, err := r.PlanRebuild(f.Context(), []string{f.fileSystem}, table.Targets, lost, rebuild.Rebuild{
-		Cluster: rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner},
+		Cluster: rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner, Points: points},
 		Choice:  f.choice(corev1.PersistentVolumeReclaimRetain),
 	})
 	if err != nil || !apply {

@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,12 +117,12 @@ var errBehind = errors.New("the cache is behind the apiserver")
 // create makes the volume of a directory that a mount Job has made.
 func (c *Controller) create(ctx context.Context, s decide.State, creation decide.CreateVolume) error {
 	operation := creation.Operation
-	volume, err := volumes.FromOperation(operation, cmp.Or(creation.PointPort, s.Targets.Port(creation.FileSystemID)), creation.GID, s.Provisioner)
+	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
 	if err != nil {
 		return queue.Terminal(fmt.Errorf("%w: %w", errBroken, err))
 	}
 	if creation.AccessPointID != "" {
-		volumes.OnPoint(volume, creation.AccessPointID, creation.IAM)
+		volumes.OnPoint(volume, creation.AccessPointID, creation.PointPort, creation.IAM)
 	}
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err

@@ -115,7 +115,7 @@ func volumeOnPoint(t *testing.T, phase corev1.PersistentVolumePhase, points fake
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes.OnPoint(object, point1, false)
+	volumes.OnPoint(object, point1, 20500, false)
 	object.Status.Phase, object.CreationTimestamp.Time = phase, now.Add(-24*time.Hour)
 	v := Volume{Volume: volumes.Read(object, provisioner)}
 	edit(&v)

@@ -176,11 +176,11 @@ func TestReleasedVolumes(t *testing.T) {
 		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
 		"it is an access point, whose port is its own": {func(_ *testing.T, s *Snapshot) {
 			volumes.SetPort(s.Volumes[0], 20777)
-			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", false)
+			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", 20777, false)
 		}, expectation{level: OK}},
 		"it is a released access point": {func(t *testing.T, s *Snapshot) {
 			t.Helper()
-			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", false)
+			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", 20777, false)
 			released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		}, expectation{level: Note, cause: CleanupWaits}},
 		"its file system left the table": {func(_ *testing.T, s *Snapshot) {

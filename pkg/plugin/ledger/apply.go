@@ -50,9 +50,11 @@ func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, targets m
 	for id, answer := range answers {
 		ledgers[id] = answer.Owned
 	}
+	points := plan.Points
 	if plan.Cluster, err = r.Cluster(ctx, plan.UID, plan.Provisioner, targets); err != nil {
 		return nil, nil, err
 	}
+	plan.Points = points
 	plan.Of = lost.Cluster
 	items = plan.Plan(ledgers)
 	listed := Requests{}
@@ -83,20 +85,30 @@ func (r Runner) Directories(ctx context.Context, fileSystem string, wanted reque
 // the others from it. A run that is interrupted is completed by the next one.
 func (r Runner) Apply(ctx context.Context, items []rebuild.Item, cluster string, lost *requests.Lost) error {
 	failed := r.adopt(ctx, items, cluster, lost)
+	if err := create(ctx, items, rebuild.Planned, r.createVolume); err != nil {
+		return errors.Join(failed, err)
+	}
+	r.awaitPorts(ctx, items)
+	return errors.Join(failed, create(ctx, items, rebuild.Done, r.createClaim))
+}
+
+// create makes one object of each planned item, whose next state it is then. An error ends an item; the end of the
+// context ends all.
+func create(ctx context.Context, items []rebuild.Item, next rebuild.State, one func(context.Context, rebuild.Item) error) error {
 	for i := range items {
 		item := &items[i]
 		if item.State != rebuild.Planned {
 			continue
 		}
 		if ctx.Err() != nil {
-			return errors.Join(failed, context.Cause(ctx))
+			return context.Cause(ctx)
 		}
-		item.State = rebuild.Done
-		if err := r.create(ctx, *item); err != nil {
+		item.State = next
+		if err := one(ctx, *item); err != nil {
 			item.State, item.Note = rebuild.Failed, err.Error()
 		}
 	}
-	return failed
+	return nil
 }
 
 // adopt makes volumes the owners of their directories. Items that do not become owners are failed.
@@ -134,21 +146,57 @@ func (r Runner) adopt(ctx context.Context, items []rebuild.Item, cluster string,
 	return err
 }
 
-// create writes the volume before the claim: a binder that observes the claim first retries it only after 15
+// createVolume writes the volume before the claim: a binder that observes the claim first retries it only after 15
 // seconds.
-func (r Runner) create(ctx context.Context, item rebuild.Item) error {
-	if item.NewVolume != nil {
-		if _, err := r.Client.CoreV1().PersistentVolumes().Create(ctx, item.NewVolume, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating the volume: %w", err)
-		}
+func (r Runner) createVolume(ctx context.Context, item rebuild.Item) error {
+	if item.NewVolume == nil {
+		return nil
 	}
-	if item.NewClaim != nil {
-		if _, err := r.Client.CoreV1().PersistentVolumeClaims(item.Namespace).Create(ctx, item.NewClaim, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating the claim: %w", err)
-		}
+	if _, err := r.Client.CoreV1().PersistentVolumes().Create(ctx, item.NewVolume, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the volume: %w", err)
 	}
 	return nil
 }
+
+func (r Runner) createClaim(ctx context.Context, item rebuild.Item) error {
+	if item.NewClaim == nil {
+		return nil
+	}
+	if _, err := r.Client.CoreV1().PersistentVolumeClaims(item.Namespace).Create(ctx, item.NewClaim, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the claim: %w", err)
+	}
+	return nil
+}
+
+// awaitPorts waits until the manager has given the access points of new volumes their ports: a pod that mounts such a
+// volume before has no tunnel until it is started anew. An item whose volume gets none has failed.
+func (r Runner) awaitPorts(ctx context.Context, items []rebuild.Item) {
+	waiting := map[string]*rebuild.Item{}
+	for i := range items {
+		if item := &items[i]; item.State == rebuild.Planned && item.AccessPoint != "" && item.NewClaim != nil {
+			waiting[item.Volume] = item
+		}
+	}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, portTimeout, true, func(ctx context.Context) (bool, error) {
+		for name := range waiting {
+			volume, err := r.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			if ports.VolumeOf(volume).Port != 0 {
+				delete(waiting, name)
+			}
+		}
+		return len(waiting) == 0, nil
+	})
+	for _, item := range waiting {
+		item.State, item.Note = rebuild.Failed, fmt.Sprintf("its claim was not created: no manager has given access point %s a local port: %v; "+
+			"see kubectl efs-stunnel status, and run this command again", item.AccessPoint, err)
+	}
+}
+
+// portTimeout is many times what a manager needs that runs.
+const portTimeout = time.Minute
 
 // AwaitBound waits until the claims that were created are bound. The items whose claims are not say so.
 func (r Runner) AwaitBound(ctx context.Context, items []rebuild.Item, timeout time.Duration) error {

@@ -39,6 +39,8 @@ type Cluster struct {
 	Claims      map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Namespaces  map[string]types.UID
 	Classes     map[string]*storagev1.StorageClass
+	// Points are the access points in AWS; nil if they were not given.
+	Points []AccessPoint
 }
 
 // NewCluster indexes objects.
@@ -101,7 +103,27 @@ func (c Cluster) existing(e volumes.Existing, class string, choice Choice) (volu
 		e.Zone = target.AvailabilityZone
 	}
 	e.Size, e.AccessModes = choice.Size, []corev1.PersistentVolumeAccessMode{choice.AccessMode}
-	return e, nil
+	if parsed.AccessPoints == nil {
+		return e, nil
+	}
+	e.AccessPointID, err = c.point(e)
+	e.PointPort = target.AccessPoints[e.AccessPointID].Port
+	return e, err
+}
+
+// point returns the access point on the directory of a volume that was made for it: the volume's name is its client
+// token. The error has the remedy.
+func (c Cluster) point(e volumes.Existing) (id string, err error) {
+	for _, point := range c.Points {
+		if point.FileSystem == e.FileSystemID && point.Path == e.Path && point.Token == e.Name {
+			return point.ID, nil
+		}
+	}
+	if c.Points == nil {
+		return "", fmt.Errorf("storage class %q makes access points: say which there are with --access-points", e.Class.Name)
+	}
+	return "", fmt.Errorf("no access point in --access-points was made for it: make one on its directory by aws efs create-access-point, "+
+		"with --client-token %s and the directory's owner as --posix-user; then list them again", e.Name)
 }
 
 // add plans the objects that are missing. Nothing that exists is overwritten, and nothing is planned for a
@@ -122,6 +144,9 @@ func (c Cluster) add(item *Item, e volumes.Existing) {
 	}
 	if claim != nil {
 		e.ClaimUID, e.AccessModes = claim.UID, claim.Spec.AccessModes
+		if request := claim.Spec.Resources.Requests[corev1.ResourceStorage]; !request.IsZero() {
+			e.Size = request
+		}
 	}
 	newVolume, newClaim, err := e.Objects(c.Provisioner)
 	if err != nil {
@@ -138,6 +163,7 @@ func (c Cluster) add(item *Item, e volumes.Existing) {
 		item.end(Refused, why)
 		return
 	}
+	item.AccessPoint = e.AccessPointID
 	if claim == nil {
 		item.NewClaim = newClaim
 	}
@@ -157,6 +183,8 @@ func (c Cluster) otherVolume(object *corev1.PersistentVolume, e volumes.Existing
 	switch {
 	case volume.Kind != volumes.Provisioned || volume.FileSystemID != e.FileSystemID || volume.Path != e.Path:
 		return "volume " + e.Name + " exists, and has another directory: it is left alone"
+	case volume.AccessPointID != e.AccessPointID:
+		return "volume " + e.Name + " exists, and has another access point, or none: it is left alone"
 	case ref == nil || ref.Namespace != e.Namespace || ref.Name != e.Claim:
 		return "volume " + e.Name + " exists, and is not reserved for the claim: it is left alone"
 	case ref.UID != e.ClaimUID && (ref.UID != "" || object.Status.Phase == corev1.VolumeReleased):
@@ -186,8 +214,10 @@ type Item struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Claim      string `json:"claim,omitempty"`
 	Volume     string `json:"volume,omitempty"`
-	State      State  `json:"state"`
-	Note       string `json:"note,omitempty"`
+	// AccessPoint is the volume's; "" for a volume of a directory.
+	AccessPoint string `json:"accessPoint,omitempty"`
+	State       State  `json:"state"`
+	Note        string `json:"note,omitempty"`
 
 	// Adoption makes the volume an owner; nil if it is one.
 	Adoption  *requests.Volume              `json:"-"`

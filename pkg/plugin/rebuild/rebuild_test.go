@@ -39,6 +39,10 @@ func newCluster(volumes []corev1.PersistentVolume, claims ...corev1.PersistentVo
 		{ObjectMeta: metav1.ObjectMeta{Name: "zonal"}, Provisioner: wellknown.DefaultProvisioner, Parameters: map[string]string{"enforce_zone_affinity": "true"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}, Provisioner: wellknown.DefaultProvisioner, Parameters: map[string]string{"what": "1"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/other"},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "points"}, Provisioner: wellknown.DefaultProvisioner, MountOptions: []string{"tls", "iam"},
+			Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs1, "directoryPerms": "700"},
+		},
 	}
 	targets := map[string]ports.Target{fs1: {Port: 20490}, fs2: {Port: 20491, AvailabilityZone: "us-east-1a"}}
 	return rebuild.NewCluster(own, wellknown.DefaultProvisioner, targets, pointers(volumes), pointers(claims), pointers(namespaces), pointers(classes))

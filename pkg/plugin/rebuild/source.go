@@ -17,6 +17,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
 // ParsePair reads NAMESPACE/CLAIM=/path. Without a namespace the claim is of the default one.
@@ -187,15 +188,16 @@ func (p Provisioner) Template(base string) string {
 	return ""
 }
 
-// AccessPoint is one of the AWS driver's.
-type AccessPoint struct{ ID, Path string }
+// AccessPoint is one of the AWS driver's, or of ours.
+type AccessPoint struct{ ID, FileSystem, Path, Token string }
 
 // ParseAccessPoints reads what `aws efs describe-access-points` prints, and leaves out other file systems'.
-func ParseAccessPoints(data []byte, fileSystem string) ([]AccessPoint, error) {
+func ParseAccessPoints(data []byte, fileSystems []string) ([]AccessPoint, error) {
 	var list struct {
 		AccessPoints []struct {
 			AccessPointID string `json:"AccessPointId"`
 			FileSystemID  string `json:"FileSystemId"`
+			ClientToken   string
 			RootDirectory struct{ Path string }
 		}
 	}
@@ -205,11 +207,15 @@ func ParseAccessPoints(data []byte, fileSystem string) ([]AccessPoint, error) {
 	if list.AccessPoints == nil {
 		return nil, errors.New("it has no AccessPoints: want the JSON of aws efs describe-access-points")
 	}
-	var points []AccessPoint
+	points := []AccessPoint{}
 	for _, point := range list.AccessPoints {
-		if point.FileSystemID == fileSystem {
-			points = append(points, AccessPoint{point.AccessPointID, point.RootDirectory.Path})
+		if !slices.Contains(fileSystems, point.FileSystemID) {
+			continue
 		}
+		if err := efs.CheckAccessPointID(point.AccessPointID); err != nil {
+			return nil, err
+		}
+		points = append(points, AccessPoint{point.AccessPointID, point.FileSystemID, point.RootDirectory.Path, point.ClientToken})
 	}
 	return points, nil
 }

@@ -205,15 +205,18 @@ func TestDirectoriesOfDoubtfulClaimsAreAskedAbout(t *testing.T) {
 }
 
 func TestAccessPointsAreThoseOfTheFileSystem(t *testing.T) {
-	const text = `{"AccessPoints": [{"AccessPointId": "fsap-1", "FileSystemId": "` + fs1 + `", "RootDirectory": {"Path": "/a"}}, {"FileSystemId": "` + fs2 + `"}]}`
-	points, err := rebuild.ParseAccessPoints([]byte(text), fs1)
-	if want := []rebuild.AccessPoint{{ID: "fsap-1", Path: "/a"}}; err != nil || !reflect.DeepEqual(points, want) {
+	const text = `{"AccessPoints": [{"AccessPointId": "fsap-1", "FileSystemId": "` + fs1 + `", "ClientToken": "t", "RootDirectory": {"Path": "/a"}}, {"FileSystemId": "` + fs2 + `"}]}`
+	points, err := rebuild.ParseAccessPoints([]byte(text), []string{fs1})
+	if want := []rebuild.AccessPoint{{ID: "fsap-1", FileSystem: fs1, Path: "/a", Token: "t"}}; err != nil || !reflect.DeepEqual(points, want) {
 		t.Errorf("%+v, %v", points, err)
 	}
 	for _, text := range []string{"", "{}", "[]", "An error occurred"} {
-		if _, err := rebuild.ParseAccessPoints([]byte(text), fs1); err == nil || !strings.Contains(err.Error(), "describe-access-points") {
+		if _, err := rebuild.ParseAccessPoints([]byte(text), []string{fs1}); err == nil || !strings.Contains(err.Error(), "describe-access-points") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+	if _, err := rebuild.ParseAccessPoints([]byte(strings.ReplaceAll(text, "fsap-1", "../x")), []string{fs1}); err == nil || !strings.Contains(err.Error(), "no access point id") {
+		t.Errorf("an id that is none: %v", err)
 	}
 }
 
