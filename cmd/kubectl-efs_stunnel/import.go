@@ -42,7 +42,7 @@ func (p *plugin) importDirectories() *cobra.Command {
 	flags.StringVar(&f.pattern, "pattern", "", "directories, with *, ?, {namespace} and {claim}; without {claim} the directory's name is the claim's")
 	flags.StringVar(&f.from, "from", "", "directories of another provisioner: "+strings.Join(rebuild.Provisioners(), ", "))
 	flags.StringVar(&f.base, "base", "", "the directory in which --from has made its own")
-	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(rebuild.AWSDriver))
+	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(rebuild.AWSDriver)+", and for classes with access points")
 	flags.StringVar(&f.suffix, "claim-suffix", "", "ends the names of the claims, while the old ones exist")
 	flags.BoolVar(&f.trust, "trust-path-names", false, "believe the names of --from's directories, and of claims of its volumes that are not bound")
 	_ = command.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(rebuild.Provisioners(), cobra.ShellCompDirectiveNoFileComp))
@@ -59,6 +59,9 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 	}
 	cluster, err := i.runner.Cluster(ctx, i.cluster, i.Provisioner, targets)
 	if err != nil {
+		return err
+	}
+	if cluster.Points, err = p.readPoints(f.accessPoints, i.fileSystems); err != nil {
 		return err
 	}
 	plan := rebuild.Import{Cluster: cluster, Choice: f.choice(), FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
@@ -80,20 +83,17 @@ func (f importFlags) check(args []string, namespace string) error {
 			ways++
 		}
 	}
-	driver := f.from == string(rebuild.AWSDriver)
 	switch {
 	case ways != 1:
 		return errors.New("want one of: NAMESPACE/CLAIM=/path, --list, --pattern, --from")
 	case f.from != "" && !slices.Contains(rebuild.Provisioners(), f.from):
 		return fmt.Errorf("--from %q: want one of %s", f.from, strings.Join(rebuild.Provisioners(), ", "))
-	case f.base != "" && (f.from == "" || driver):
+	case f.base != "" && (f.from == "" || f.from == string(rebuild.AWSDriver)):
 		return errors.New("--base: it is for --from with a provisioner that makes its directories in one")
 	case f.trust && f.from == "":
 		return errors.New("--trust-path-names: it is for --from")
 	case f.trust && f.from == string(rebuild.EFSProvisioner) && namespace == "":
 		return fmt.Errorf("--trust-path-names: names of %s have no namespace: say with -n whose they are", f.from)
-	case f.accessPoints != "" && !driver:
-		return fmt.Errorf("--access-points: it is for --from %s", rebuild.AWSDriver)
 	}
 	return f.outliveFlags.check()
 }
@@ -133,7 +133,7 @@ func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]re
 		}
 		return wanted, nil
 	case f.from != "":
-		return p.accessPoints(plan, f)
+		return rebuild.WantedOf(plan.Points, rebuild.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, plan.Points)), nil
 	}
 	var wanted []rebuild.Wanted
 	for _, arg := range args {
@@ -144,15 +144,6 @@ func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]re
 		wanted = append(wanted, w)
 	}
 	return wanted, nil
-}
-
-// accessPoints returns the directories of the AWS driver.
-func (p *plugin) accessPoints(plan rebuild.Import, f importFlags) ([]rebuild.Wanted, error) {
-	points, err := p.readPoints(f.accessPoints, []string{plan.FileSystem})
-	if err != nil {
-		return nil, err
-	}
-	return rebuild.WantedOf(points, rebuild.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, points)), nil
 }
 
 // readPoints reads the file of --access-points, if it was given.

@@ -153,7 +153,7 @@ func TestWhatImportRefuses(t *testing.T) {
 		"a relative pattern":                 {[]string{"--pattern", "old/*"}, "does not begin with /"},
 		"an unknown provisioner":             {[]string{"--from", "nfs"}, "want one of efs-provisioner"},
 		"a base without one":                 {[]string{"a=/old/a", "--base", "/x"}, "--base: it is for --from"},
-		"access points without the driver":   {[]string{"a=/old/a", "--access-points", "x"}, "--access-points: it is for"},
+		"access points that are not there":   {[]string{"a=/old/a", "--access-points", "/nonexistent"}, "--access-points /nonexistent: open /nonexistent"},
 		"a list that is not there":           {[]string{"--list", "/nonexistent"}, "--list: open /nonexistent"},
 		"a directory that is not there":      {[]string{"a=/old/none"}, "there is no such directory"},
 		"a file":                             {[]string{"a=/old/file"}, "not a directory"},

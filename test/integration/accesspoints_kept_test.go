@@ -3,14 +3,21 @@
 package integration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // asListed returns an access point as `aws efs describe-access-points` shows it.
@@ -51,4 +58,98 @@ func TestVolumeIsRebuiltOnItsAccessPoint(t *testing.T) {
 	f.waitForFinalizer(volume.Name)
 	f.deleteClaims(claim)
 	f.waitForPointDeleted(claim, point, portOption(again))
+}
+
+// TestVolumeOfTheDriverIsImportedWithItsAccessPoint: same data, same user, and both claims may be used meanwhile. The
+// access point is the driver's, and stays.
+func TestVolumeOfTheDriverIsImportedWithItsAccessPoint(t *testing.T) {
+	t.Parallel()
+	f := newDriverFixture(t)
+	f.startManager(nil)
+	f.waitForPoint(f.NewClaim("first", f.class)) // the file system has its root claim
+	point := efs.AccessPoint{
+		ID: "fsap-0123456789abcdef0", FileSystemID: f.fileSystem, State: efs.Available, Token: "data", Path: "/old/data", User: &efs.PosixUser{UID: 7, GID: 7},
+	}
+	f.EFS.PutAccessPoint(point)
+	f.makeDirectory(point.Path)
+	driver := f.staticPair(f.Named("driver"), "data", corev1.PersistentVolumeSource{
+		CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: f.fileSystem + "::" + point.ID},
+	})
+	bound, err := f.volumes().Get(t.Context(), driver.volume.Name, metav1.GetOptions{})
+	f.check(err)
+	known := rebuild.AWSDriver.KnownClaims(map[string]*corev1.PersistentVolume{bound.Name: bound}, f.fileSystem, []rebuild.AccessPoint{asListed(point)})
+	wanted := known[point.Path]
+	wanted.Claim += "-tls"
+	f.expectStates("imported", f.imported(corev1.PersistentVolumeReclaimDelete, true, wanted), rebuild.Done)
+
+	claim := f.getClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.Team, Name: "data-tls"}})
+	volume := f.waitForBound(claim)
+	table, err := f.Table(t.Context())
+	f.check(err)
+	port, _ := table.Port(ports.Key{FileSystem: f.fileSystem, AccessPoint: point.ID})
+	if port == 0 || portOption(volume) != fmt.Sprintf("port=%d", port) || volume.Spec.NFS.Path != "/" {
+		t.Errorf("the volume has %s and path %s, the table %d", portOption(volume), volume.Spec.NFS.Path, port)
+	}
+	f.expectFile(point.Path)
+	f.deleteClaims(claim)
+	f.waitForVolumeDeleted(volume.Name)
+	if _, exists := f.EFS.AccessPoint(point.Token); !exists {
+		t.Error("the driver's access point was deleted")
+	}
+	f.expectNothingAt(point.Path)
+	f.waitForEvent(volume, wellknown.EventVolumeDeleteSkipped, "access point "+point.ID)
+}
+
+// TestDirectoryOfAnAccessPointComesBackFromTheTrash on a new access point, of the same user.
+func TestDirectoryOfAnAccessPointComesBackFromTheTrash(t *testing.T) {
+	t.Parallel()
+	f := newDriverFixture(t)
+	f.startManager(nil)
+	claim := f.NewClaim("data", f.class)
+	volume, point := f.waitForPoint(claim)
+	f.patchVolume(volume.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:"forever"}}}`, wellknown.AnnotationKeepDeleted))
+	f.writeFile(point.Path)
+	f.deleteClaims(claim)
+	f.WaitForVolumeDeleted(claim)
+
+	items, err := f.runner().ListTrash(t.Context(), []string{f.fileSystem})
+	f.check(err)
+	namespace, err := f.Client.CoreV1().Namespaces().Get(t.Context(), f.Team, metav1.GetOptions{})
+	f.check(err)
+	restore := ledger.Restore{
+		Cluster: f.ClusterUID, Provisioner: f.Provisioner, Namespace: namespace, Claim: "data", Name: "back",
+		Size: resource.MustParse("1Gi"), AccessMode: corev1.ReadWriteMany,
+	}
+	item, err := restore.Find(items)
+	f.check(err)
+	class, err := f.Client.StorageV1().StorageClasses().Get(t.Context(), f.class, metav1.GetOptions{})
+	f.check(err)
+	object, _, err := restore.Object(item, class)
+	f.check(err)
+	back, err := f.claims(f.Team).Create(t.Context(), object, metav1.CreateOptions{})
+	f.check(err)
+	_, again := f.waitForPoint(back)
+	if again.ID == point.ID || *again.User != *point.User {
+		t.Errorf("it came back on %+v of %+v, was on %+v of %+v", again, again.User, point, point.User)
+	}
+	f.expectFile(again.Path)
+
+	delete(class.Parameters, "gid") // one is allocated then, which is not the data's
+	if _, _, err := restore.Object(item, class); err == nil || !strings.Contains(err.Error(), "use a class with uid and gid") {
+		t.Errorf("a class that allocates: %v", err)
+	}
+}
+
+// TestVolumeOfAnAccessPointIsCounted by a survey of its directory.
+func TestVolumeOfAnAccessPointIsCounted(t *testing.T) {
+	t.Parallel()
+	f := newDriverFixture(t)
+	f.startManager(nil)
+	claim := f.NewClaim("data", f.class)
+	_, point := f.waitForPoint(claim)
+	f.writeFile(point.Path)
+	f.annotate(f.WaitForRootClaim(f.fileSystem), map[string]any{wellknown.AnnotationSurveyRequested: time.Now().UTC().Format(time.RFC3339)})
+	if usage := f.waitForUsage(claim, 1); usage.Files != 2 {
+		t.Errorf("got %+v", usage)
+	}
 }

@@ -163,6 +163,11 @@ func (f *fixture) imported(policy corev1.PersistentVolumeReclaimPolicy, apply bo
 	}
 	found, ledger, err := r.Directories(f.Context(), f.fileSystem, request)
 	f.check(err)
+	points, err := f.EFS.ListAccessPoints(f.Context(), f.fileSystem)
+	f.check(err)
+	for _, point := range points {
+		cluster.Points = append(cluster.Points, asListed(point))
+	}
 	items := rebuild.Import{Cluster: cluster, Choice: f.choice(policy), FileSystem: f.fileSystem}.Plan(wanted, found, ledger)
 	if apply {
 		f.check(r.Apply(f.Context(), items, f.ClusterUID, nil))

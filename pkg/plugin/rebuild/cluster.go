@@ -104,6 +104,7 @@ func (c Cluster) existing(e volumes.Existing, class string, choice Choice) (volu
 	}
 	e.Size, e.AccessModes = choice.Size, []corev1.PersistentVolumeAccessMode{choice.AccessMode}
 	if parsed.AccessPoints == nil {
+		e.AccessPointID = ""
 		return e, nil
 	}
 	e.AccessPointID, err = c.point(e)
@@ -111,11 +112,11 @@ func (c Cluster) existing(e volumes.Existing, class string, choice Choice) (volu
 	return e, err
 }
 
-// point returns the access point on the directory of a volume that was made for it: the volume's name is its client
-// token. The error has the remedy.
+// point returns the access point on the directory of a volume: the one that it is to have, or that was made for it, with
+// the volume's name as client token. The error has the remedy.
 func (c Cluster) point(e volumes.Existing) (id string, err error) {
 	for _, point := range c.Points {
-		if point.FileSystem == e.FileSystemID && point.Path == e.Path && point.Token == e.Name {
+		if point.FileSystem == e.FileSystemID && point.Path == e.Path && (point.ID == e.AccessPointID || e.AccessPointID == "" && point.Token == e.Name) {
 			return point.ID, nil
 		}
 	}

@@ -29,6 +29,7 @@ type Import struct {
 type Wanted struct {
 	Namespace, Claim string // "" if they cannot even be guessed
 	Path             string
+	AccessPoint      string // on the directory, whose user its files have; "" if none is known
 	GID              int    // a group for pods that use it, or 0
 	Doubt            string // why the claim is a guess, or ""
 }
@@ -82,7 +83,7 @@ func (i Import) Plan(wanted []Wanted, found []requests.Directory, ledger []reque
 func (i Import) plan(item *Item, w Wanted, owned bool) {
 	uid := strings.TrimPrefix(item.Volume, wellknown.VolumePrefix)
 	existing, err := i.existing(volumes.Existing{
-		Name: item.Volume, OwnerUID: uid, FileSystemID: i.FileSystem, Path: w.Path,
+		Name: item.Volume, OwnerUID: uid, FileSystemID: i.FileSystem, Path: w.Path, AccessPointID: w.AccessPoint,
 		Namespace: w.Namespace, Claim: w.Claim, GID: w.GID, Policy: i.Policy,
 	}, i.Class, i.Choice)
 	if err != nil {

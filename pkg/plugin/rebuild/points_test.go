@@ -92,3 +92,31 @@ func TestVolumeHasTheSizeOfItsClaim(t *testing.T) {
 		}
 	}
 }
+
+// TestImportedVolumeKeepsTheAccessPointOfTheDriver if its class makes access points; otherwise it is a directory.
+func TestImportedVolumeKeepsTheAccessPointOfTheDriver(t *testing.T) {
+	driver := rebuild.AccessPoint{ID: "fsap-1", FileSystem: fs1, Path: "/old", Token: "the driver's"}
+	tests := map[string]struct {
+		class, point string
+		points       []rebuild.AccessPoint
+		want         string // the access point, or the note
+	}{
+		"on the driver's":             {"points", "fsap-1", []rebuild.AccessPoint{driver}, "fsap-1"},
+		"on a directory":              {"efs", "fsap-1", []rebuild.AccessPoint{driver}, ""},
+		"whose directory is another":  {"points", "fsap-1", []rebuild.AccessPoint{{ID: "fsap-1", FileSystem: fs1, Path: "/else"}}, "no access point in --access-points"},
+		"of which no volume is known": {"points", "", []rebuild.AccessPoint{driver}, "with --client-token " + wellknown.VolumePrefix},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			i := rebuild.Import{Cluster: newCluster(nil), Choice: choice(), FileSystem: fs1}
+			i.Class, i.Points = tt.class, tt.points
+			item := i.Plan([]rebuild.Wanted{{Namespace: "team", Claim: "data", Path: "/old", AccessPoint: tt.point}}, []requests.Directory{{Path: "/old"}}, nil)[0]
+			if item.State == rebuild.Planned && item.AccessPoint == tt.want && item.NewVolume.Annotations[wellknown.AnnotationAccessPointID] == tt.want {
+				return
+			}
+			if item.State != rebuild.Refused || !strings.Contains(item.Note, tt.want) {
+				t.Errorf("%+v, want %q", item, tt.want)
+			}
+		})
+	}
+}

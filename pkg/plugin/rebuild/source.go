@@ -230,11 +230,12 @@ func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fi
 	bound, others := map[string]Wanted{}, map[string]Wanted{}
 	for _, name := range slices.Sorted(maps.Keys(volumes)) {
 		volume, known := volumes[name], bound
-		at, ref := p.pathOf(volume, fileSystem, paths), volume.Spec.ClaimRef
+		at, point := p.pathOf(volume, fileSystem, paths)
+		ref := volume.Spec.ClaimRef
 		if at == "" || ref == nil {
 			continue
 		}
-		w := Wanted{Namespace: ref.Namespace, Claim: ref.Name, Path: at}
+		w := Wanted{Namespace: ref.Namespace, Claim: ref.Name, Path: at, AccessPoint: point}
 		if gid, err := strconv.Atoi(volume.Annotations[wellknown.AnnotationGID]); err == nil && gid > 0 {
 			w.GID = gid
 		}
@@ -251,32 +252,28 @@ func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fi
 	return others
 }
 
-// pathOf returns the path of a volume on a file system, or "".
-func (p Provisioner) pathOf(volume *corev1.PersistentVolume, fileSystem string, points map[string]string) string {
+// pathOf returns the path of a volume on a file system, or "", and the access point whose directory it is.
+func (p Provisioner) pathOf(volume *corev1.PersistentVolume, fileSystem string, points map[string]string) (at, point string) {
 	switch source := volume.Spec.PersistentVolumeSource; {
 	case p != AWSDriver && source.NFS != nil && strings.HasPrefix(source.NFS.Server, fileSystem+"."):
-		return path.Clean(source.NFS.Path)
+		return path.Clean(source.NFS.Path), ""
 	case p == AWSDriver && source.CSI != nil && source.CSI.Driver == "efs.csi.aws.com":
 		// [efs:]FILE-SYSTEM[:PATH[:ACCESS-POINT]]
 		parts := strings.Split(strings.TrimPrefix(source.CSI.VolumeHandle, "efs:"), ":")
 		switch {
 		case parts[0] != fileSystem:
-			return ""
+			return "", ""
+		case len(parts) > 2 && parts[2] != "" && points[parts[2]] == "":
+			return "", "" // its directory is not known
+		case len(parts) > 2 && parts[2] != "" && path.Clean("/"+parts[1]) == "/":
+			return points[parts[2]], parts[2]
 		case len(parts) > 2 && parts[2] != "":
-			return below(points[parts[2]], parts[1])
+			return path.Join(points[parts[2]], parts[1]), ""
 		case len(parts) > 1 && parts[1] != "":
-			return path.Clean("/" + parts[1])
+			return path.Clean("/" + parts[1]), ""
 		}
 	}
-	return ""
-}
-
-// below returns a path in the directory of an access point, "" if that is not known.
-func below(point, subPath string) string {
-	if point == "" {
-		return ""
-	}
-	return path.Join(point, subPath)
+	return "", ""
 }
 
 // WantedOf returns the directories of access points. One of which no volume is known says so.

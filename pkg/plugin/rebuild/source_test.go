@@ -91,19 +91,20 @@ func TestClaimsOfOtherProvisioners(t *testing.T) {
 		source corev1.PersistentVolumeSource
 		claim  string
 		path   string // "" is none
+		point  string
 	}{
-		"an NFS volume":                {rebuild.EFSProvisioner, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a/"), "a", "/p/a"},
-		"of another file system":       {rebuild.EFSProvisioner, nfs(fs1+"1.efs.us-east-1.amazonaws.com", "/p/a"), "a", ""},
-		"of another provisioner":       {rebuild.AWSDriver, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "a", ""},
-		"one without a claim":          {rebuild.NFSSubdir, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "", ""},
-		"an access point":              {rebuild.AWSDriver, csi(fs1 + "::fsap-1"), "a", "/points/1"},
-		"with its kind":                {rebuild.AWSDriver, csi("efs:" + fs1 + "::fsap-2"), "a", "/points/2"},
-		"one that is not in the list":  {rebuild.AWSDriver, csi(fs1 + "::fsap-3"), "a", ""},
-		"a path":                       {rebuild.AWSDriver, csi(fs1 + ":/static/a"), "a", "/static/a"},
-		"a path below an access point": {rebuild.AWSDriver, csi(fs1 + ":/below:fsap-1"), "a", "/points/1/below"},
-		"the whole file system":        {rebuild.AWSDriver, csi(fs1), "a", ""},
-		"another file system's":        {rebuild.AWSDriver, csi(fs2 + "::fsap-1"), "a", ""},
-		"a file store that is not EFS": {rebuild.AWSDriver, csi("s3files:" + fs1 + "::fsap-1"), "a", ""},
+		"an NFS volume":                {rebuild.EFSProvisioner, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a/"), "a", "/p/a", ""},
+		"of another file system":       {rebuild.EFSProvisioner, nfs(fs1+"1.efs.us-east-1.amazonaws.com", "/p/a"), "a", "", ""},
+		"of another provisioner":       {rebuild.AWSDriver, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "a", "", ""},
+		"one without a claim":          {rebuild.NFSSubdir, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "", "", ""},
+		"an access point":              {rebuild.AWSDriver, csi(fs1 + "::fsap-1"), "a", "/points/1", "fsap-1"},
+		"with its kind":                {rebuild.AWSDriver, csi("efs:" + fs1 + "::fsap-2"), "a", "/points/2", "fsap-2"},
+		"one that is not in the list":  {rebuild.AWSDriver, csi(fs1 + "::fsap-3"), "a", "", ""},
+		"a path":                       {rebuild.AWSDriver, csi(fs1 + ":/static/a"), "a", "/static/a", ""},
+		"a path below an access point": {rebuild.AWSDriver, csi(fs1 + ":/below:fsap-1"), "a", "/points/1/below", ""},
+		"the whole file system":        {rebuild.AWSDriver, csi(fs1), "a", "", ""},
+		"another file system's":        {rebuild.AWSDriver, csi(fs2 + "::fsap-1"), "a", "", ""},
+		"a file store that is not EFS": {rebuild.AWSDriver, csi("s3files:" + fs1 + "::fsap-1"), "a", "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +112,7 @@ func TestClaimsOfOtherProvisioners(t *testing.T) {
 			if tt.path == "" && len(known) == 0 {
 				return
 			}
-			if want := (rebuild.Wanted{Namespace: "team", Claim: "a", Path: tt.path, GID: 40001}); len(known) != 1 || known[tt.path] != want {
+			if want := (rebuild.Wanted{Namespace: "team", Claim: "a", Path: tt.path, AccessPoint: tt.point, GID: 40001}); len(known) != 1 || known[tt.path] != want {
 				t.Errorf("%+v, want %+v", known, want)
 			}
 		})
