@@ -3,21 +3,26 @@
 package integration_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 // asListed returns an access point as `aws efs describe-access-points` shows it.
@@ -151,5 +156,48 @@ func TestVolumeOfAnAccessPointIsCounted(t *testing.T) {
 	f.annotate(f.WaitForRootClaim(f.fileSystem), map[string]any{wellknown.AnnotationSurveyRequested: time.Now().UTC().Format(time.RFC3339)})
 	if usage := f.waitForUsage(claim, 1); usage.Files != 2 {
 		t.Errorf("got %+v", usage)
+	}
+}
+
+var errRefused = &smithy.GenericAPIError{Code: "AccessDeniedException", Message: "not authorized to perform: elasticfilesystem:CreateAccessPoint"}
+
+// runGivenUp expects nothing to be left of a claim that is deleted while it waits for its access point.
+func (f *fixture) runGivenUp() {
+	claim := f.NewClaim("data", f.class)
+	f.expectCondition(claim, status.AccessPointFailed)
+	path := "/dynamic_provisioning/" + volumes.VolumeName(claim.UID)
+	if !f.Exists(f.fileSystem, path) {
+		f.Fatalf("there is no directory %s\n%s", path, f.Dump())
+	}
+	f.deleteClaims(claim)
+	f.Eventually("nothing is left of the claim", func(context.Context) error {
+		if f.Exists(f.fileSystem, path) || f.EFS.AccessPoints() != 0 {
+			return fmt.Errorf("its directory exists, or one of %d access points", f.EFS.AccessPoints())
+		}
+		return nil
+	})
+	f.WaitForVolumeDeleted(claim)
+}
+
+// TestClaimDeletedBeforeItsAccessPointIsKnown leaves nothing: neither its directory while AWS refuses, nor an access point
+// whose answer was lost. Once it is deleted, no creation is tried.
+func TestClaimDeletedBeforeItsAccessPointIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]efstest.Call{"it is refused": {Create: true}, "the answer is lost": {Create: true, After: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newDriverFixture(t)
+			f.EFS.Intercept(func(call efstest.Call) error {
+				if call == at {
+					return errRefused
+				}
+				return nil
+			})
+			f.startManager(nil)
+			f.runGivenUp()
+			if calls := f.EFS.Calls(); at.After != (calls.Created == 1) || at.After != (calls.Deleted == 1) {
+				t.Errorf("the calls were %+v", calls)
+			}
+		})
 	}
 }

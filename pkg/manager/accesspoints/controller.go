@@ -117,6 +117,7 @@ func (c *Controller) Create(point volumes.Point) {
 	_, begun := c.known.wanted[point.Volume]
 	if c.queue.Running() {
 		c.known.wanted[point.Volume] = point
+		delete(c.known.givenUp, point.Volume) // a restore of etcd has brought the claim back
 	}
 	c.mu.Unlock()
 	if !begun {
@@ -204,9 +205,13 @@ func (c *Controller) pause() time.Duration {
 func (c *Controller) create(ctx context.Context, volume string) error {
 	c.mu.Lock()
 	want, ok := c.known.wanted[volume]
+	if ok {
+		c.known.inFlight[volume] = true
+		defer c.ended(volume)
+	}
 	c.mu.Unlock()
 	if !ok {
-		return nil // made meanwhile
+		return nil // made or given up meanwhile
 	}
 	point, err := c.options.API.CreateAccessPoint(ctx, efs.AccessPointRequest{
 		Token: want.Volume, FileSystemID: want.FileSystemID, Path: want.Path, Tags: want.Tags,
@@ -222,6 +227,16 @@ func (c *Controller) create(ctx context.Context, volume string) error {
 	c.demand()
 	c.changed(volume)
 	return nil
+}
+
+// ended records the end of a creation. If it was given up meanwhile, a listing shows what it has made.
+func (c *Controller) ended(volume string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known.inFlight, volume)
+	if g, ok := c.known.givenUp[volume]; ok {
+		c.queue.Add(key{listCall, g.fileSystem})
+	}
 }
 
 // delete deletes an access point that was made for its volume, and keeps any other. The volume's policy may have
@@ -273,11 +288,15 @@ func (c *Controller) isOurs(point efs.AccessPoint, want volumes.Point) bool {
 // list observes the access points of a file system, and reports those that this cluster has made and has no volume
 // for. They are left alone: somebody may use their data.
 func (c *Controller) list(ctx context.Context, fileSystemID string) error {
+	c.mu.Lock()
+	unsettled := c.known.unsettled(fileSystemID)
+	c.mu.Unlock()
 	points, err := c.options.API.ListAccessPoints(ctx, fileSystemID)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
+	c.known.settle(fileSystemID, points, unsettled)
 	c.known.observe(fileSystemID, points, c.options.Begun(), c.options.IsKnown)
 	c.mu.Unlock()
 	for _, point := range points {

@@ -22,6 +22,14 @@ type registry struct {
 	problems map[key]decide.Verdict     // of calls that are tried again
 	listed   map[string]map[string]bool // the access points of a file system that was listed
 	gids     map[string]*gids           // by file system
+	inFlight map[string]bool            // volumes for which a creation is called now
+	givenUp  map[string]givenUp         // by volume, since the start
+}
+
+// givenUp is a creation that is not tried any more.
+type givenUp struct {
+	fileSystem string
+	none       bool // a listing since has no access point of the volume
 }
 
 type made struct {
@@ -38,7 +46,7 @@ type gids struct {
 func newRegistry() registry {
 	return registry{
 		wanted: map[string]volumes.Point{}, made: map[string]made{}, points: map[string]efs.AccessPoint{}, deleting: map[string]volumes.Point{}, deleted: map[string]bool{},
-		problems: map[key]decide.Verdict{}, listed: map[string]map[string]bool{}, gids: map[string]*gids{},
+		problems: map[key]decide.Verdict{}, listed: map[string]map[string]bool{}, gids: map[string]*gids{}, inFlight: map[string]bool{}, givenUp: map[string]givenUp{},
 	}
 }
 
@@ -110,6 +118,35 @@ func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun 
 	}
 	r.listed[fileSystemID], r.gids[fileSystemID] = listed, numbers
 	delete(r.problems, key{listCall, fileSystemID})
+	maps.DeleteFunc(r.givenUp, func(volume string, _ givenUp) bool { return !isKnown(volume) })
+}
+
+// unsettled returns the volumes of a file system whose creation is given up and has ended: from now on, a listing shows
+// whether it has made an access point.
+func (r *registry) unsettled(fileSystemID string) (volumes []string) {
+	for volume, g := range r.givenUp {
+		if g.fileSystem == fileSystemID && !g.none && !r.inFlight[volume] {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes
+}
+
+// settle records what a listing says of access points whose creation is given up.
+func (r *registry) settle(fileSystemID string, points []efs.AccessPoint, unsettled []string) {
+	tokens := map[string]string{}
+	for _, point := range points {
+		tokens[point.Token] = point.ID
+	}
+	for _, volume := range unsettled {
+		if _, still := r.givenUp[volume]; !still {
+			continue // its claim is back
+		}
+		r.givenUp[volume] = givenUp{fileSystemID, true}
+		if id := tokens[volume]; id != "" {
+			r.made[volume] = made{key: ports.Key{FileSystem: fileSystemID, AccessPoint: id}}
+		}
+	}
 }
 
 // reserve returns the lowest free gid of a range, the same one each time; 0 if there is none.
@@ -131,6 +168,23 @@ func (c *Controller) Made(volume string) (id string, problem decide.Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known.made[volume].key.AccessPoint, c.known.problems[key{createCall, volume}]
+}
+
+// GiveUp implements decide.Points.
+func (c *Controller) GiveUp(point volumes.Point) (none bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, before := c.known.givenUp[point.Volume]
+	if c.options.API == nil || !c.queue.Running() {
+		return c.options.API == nil
+	}
+	if !before {
+		c.known.givenUp[point.Volume] = givenUp{fileSystem: point.FileSystemID}
+		delete(c.known.wanted, point.Volume)
+		delete(c.known.problems, key{createCall, point.Volume})
+		c.queue.Add(key{listCall, point.FileSystemID})
+	}
+	return g.none
 }
 
 // Deleted implements decide.Points.

@@ -79,6 +79,9 @@ func (s State) planClaim() Plan {
 func (p *claimPlanner) next(last Attempt) Plan {
 	switch {
 	case p.Claim == nil && isLeft(last.Operation):
+		if point, ok := volumes.PointOf(last.Operation); ok {
+			p.Points.GiveUp(point)
+		}
 		return p.Plan
 	case last.Unused && last.done():
 		return p.create(last)
@@ -151,7 +154,8 @@ func (p *claimPlanner) create(a Attempt) Plan {
 	port := p.Targets.Port(a.FileSystemID)
 	if point, ok := volumes.PointOf(a.Operation); ok && port != 0 {
 		creation.IAM = point.IAM
-		if creation.AccessPointID, creation.PointPort = p.point(point); creation.PointPort == 0 {
+		var ready bool
+		if creation.AccessPointID, creation.PointPort, ready = p.point(point); !ready {
 			return p.annotated()
 		}
 	}

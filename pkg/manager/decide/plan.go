@@ -72,8 +72,8 @@ type (
 		FileSystemID string
 		GID          int
 		Note         string // for the event about the claim; "" is none
-		// AccessPointID and PointPort are those of the volume's access point, zero for one that is a
-		// directory; IAM says that its tunnel presents an identity.
+		// AccessPointID and PointPort are those of the volume's access point, zero for one that is a directory. For
+		// a claim that is gone, the access point may have no port. IAM says that its tunnel presents an identity.
 		AccessPointID string
 		PointPort     int
 		IAM           bool

@@ -9,18 +9,26 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// point plans the access point of a volume whose directory is made, and returns it once its tunnel has a port.
+// point plans the access point of a volume whose directory is made, and returns it, and whether the volume can be
+// created. For a claim that is gone, only the deletion of the volume follows, of which no access point is needed.
 //
-//	access point     local port   what is done
-//	none             none         created
-//	cannot be made   none         reported; tries go on
-//	made             none         nothing: the table gives it one, or says why not
-//	made             given        returned, for the volume
-func (p *claimPlanner) point(want volumes.Point) (id string, port int) {
+//	claim    access point     local port   what is done
+//	exists   none             none         created
+//	exists   cannot be made   none         reported; tries go on
+//	exists   made             none         nothing: the table gives it one, or says why not
+//	exists   made             given        the volume is created with it
+//	gone     made             any          the volume is created with it
+//	gone     may be made      none         nothing: it is listed
+//	gone     none             none         the volume is created without it
+func (p *claimPlanner) point(want volumes.Point) (id string, port int, ready bool) {
 	id, problem := p.Points.Made(want.Volume)
 	tunnel := p.Targets.Tunnels[ports.Key{FileSystem: want.FileSystemID, AccessPoint: id}]
 	p.progress = Verdict{status.PointIsMade, fmt.Sprintf("the access point of directory %s is made", want.Path)}
 	switch {
+	case p.Claim == nil && id == "":
+		return "", 0, p.Points.GiveUp(want)
+	case p.Claim == nil:
+		return id, tunnel.Port, true
 	case id == "":
 		p.add(CreatePoint{want})
 	case tunnel.Port == 0 && tunnel.Problem != "":
@@ -31,7 +39,7 @@ func (p *claimPlanner) point(want volumes.Point) (id string, port int) {
 	if problem != (Verdict{}) {
 		p.reportWait(problem.Cause, problem.Message)
 	}
-	return id, tunnel.Port
+	return id, tunnel.Port, tunnel.Port != 0
 }
 
 // isPointDeleted plans the deletion of the access point of a volume whose directory is dealt with, and reports whether

@@ -21,11 +21,13 @@ const point1 = "fsap-00000001"
 type fakePoints struct {
 	made             string
 	deleted, missing bool
+	none             bool // after GiveUp
 	gid              int
 	problem          Verdict
 }
 
 func (f fakePoints) Made(string) (string, Verdict)           { return f.made, f.problem }
+func (f fakePoints) GiveUp(volumes.Point) bool               { return f.none }
 func (f fakePoints) Deleted(string) (bool, Verdict)          { return f.deleted, f.problem }
 func (f fakePoints) IsMissing(_, _ string) bool              { return f.missing }
 func (f fakePoints) GID(_, _ string, _, _ int) (int, string) { return f.gid, "its turn" }
@@ -65,13 +67,15 @@ func TestClaimWithAccessPoint(t *testing.T) {
 		change  string // what the plan does, in a word
 		verdict string // its cause
 	}{
-		"is created after its directory":    {fakePoints{}, tunnel(0, ""), "point", status.PointIsMade},
-		"cannot be created":                 {fakePoints{problem: failure}, tunnel(0, ""), "point", status.AccessPointFailed},
-		"waits for a port":                  {fakePoints{made: point1}, tunnel(0, ""), "", status.PointIsMade},
-		"gets no port":                      {fakePoints{made: point1}, tunnel(0, "no port is left"), "", status.WaitsForFileSystem},
-		"has a port":                        {fakePoints{made: point1}, tunnel(20500, ""), "volume", ""},
-		"has a port, and its claim is gone": {fakePoints{made: point1}, func(w *fixture) { tunnel(20500, "")(w); withoutClaim(w) }, "volume", ""},
-		"is created for a claim that is gone, to be deleted": {fakePoints{}, withoutClaim, "point", ""},
+		"is created after its directory":     {fakePoints{}, tunnel(0, ""), "point", status.PointIsMade},
+		"cannot be created":                  {fakePoints{problem: failure}, tunnel(0, ""), "point", status.AccessPointFailed},
+		"waits for a port":                   {fakePoints{made: point1}, tunnel(0, ""), "", status.PointIsMade},
+		"gets no port":                       {fakePoints{made: point1}, tunnel(0, "no port is left"), "", status.WaitsForFileSystem},
+		"has a port":                         {fakePoints{made: point1}, tunnel(20500, ""), "volume", ""},
+		"has a port, and its claim is gone":  {fakePoints{made: point1}, func(w *fixture) { tunnel(20500, "")(w); withoutClaim(w) }, "volume", ""},
+		"has no port, and its claim is gone": {fakePoints{made: point1}, withoutClaim, "volume without port", ""},
+		"may be made, and its claim is gone": {fakePoints{}, withoutClaim, "", ""},
+		"is not made, and its claim is gone": {fakePoints{none: true, problem: failure}, withoutClaim, "volume without access point", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(newState(ofDriver("1000"), withPoints(tt.points), withAttempts(ended(pointSetup(t), done)), tt.edit))
@@ -85,7 +89,12 @@ func TestClaimWithAccessPoint(t *testing.T) {
 					}
 				case CreateVolume:
 					got = "volume"
-					if c.PointPort != 20500 || c.AccessPointID != point1 {
+					switch {
+					case c.AccessPointID == "" && c.PointPort == 0:
+						got += " without access point"
+					case c.AccessPointID == point1 && c.PointPort == 0:
+						got += " without port"
+					case c.AccessPointID != point1 || c.PointPort != 20500:
 						t.Errorf("creates %+v", c)
 					}
 				}

@@ -65,6 +65,8 @@ type State struct {
 type Points interface {
 	// Made returns the access point that was made for a volume, "" while there is none.
 	Made(volume string) (id string, problem Verdict)
+	// GiveUp ends the creation of an access point, and reports whether it is certain that there is none.
+	GiveUp(point volumes.Point) (none bool)
 	Deleted(id string) (deleted bool, problem Verdict)
 	// GID returns the gid that is reserved for a volume's access point, or what it waits for.
 	GID(fileSystemID, volume string, lowest, highest int) (gid int, wait string)
