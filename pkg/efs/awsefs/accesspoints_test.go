@@ -93,7 +93,7 @@ func TestAccessPointsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// change makes, tags and deletes access points. Of two requests with one token it refuses the second, as the API does.
+// change makes and deletes access points. Of two requests with one token it refuses the second, as the API does.
 func (s *server) change(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	at := slices.IndexFunc(s.points, func(p map[string]any) bool { return p["AccessPointId"] == id })
@@ -105,8 +105,6 @@ func (s *server) change(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		s.points = slices.Delete(s.points, at, at+1)
 		w.WriteHeader(http.StatusNoContent)
-	case strings.Contains(r.URL.Path, "/resource-tags/"):
-		s.points[at]["Tags"] = body["Tags"]
 	default:
 		for _, point := range s.points {
 			if point["ClientToken"] == body["ClientToken"] {
@@ -151,14 +149,8 @@ func TestAccessPointIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAccessPointIsTaggedAndDeleted(t *testing.T) {
+func TestAccessPointIsDeleted(t *testing.T) {
 	client, _ := newClient(t, &server{points: []map[string]any{describedPoint("fsap-1", "fs-1", "/one")}})
-	if err := client.TagAccessPoint(t.Context(), "fsap-1", map[string]string{"kept": "yes"}); err != nil {
-		t.Error(err)
-	}
-	if point, _, err := client.FindAccessPoint(t.Context(), "fsap-1"); err != nil || point.Tags["kept"] != "yes" {
-		t.Errorf("got %+v, %v", point, err)
-	}
 	for range 2 { // the second finds none
 		if err := client.DeleteAccessPoint(t.Context(), "fsap-1"); err != nil {
 			t.Error(err)

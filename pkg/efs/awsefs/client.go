@@ -246,15 +246,6 @@ func (c *Client) DeleteAccessPoint(ctx context.Context, id string) error {
 	return nil
 }
 
-// TagAccessPoint adds tags to an access point, or changes their values.
-func (c *Client) TagAccessPoint(ctx context.Context, id string, tags map[string]string) error {
-	_, err := called(ctx, c, "TagResource", c.api.TagResource, &awsapi.TagResourceInput{ResourceId: &id, Tags: tagList(tags)})
-	if err != nil {
-		return fmt.Errorf("tagging access point %s: %w", id, err)
-	}
-	return nil
-}
-
 // ListAccessPoints lists all access points of a file system, in any state.
 func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
 	points := []efs.AccessPoint{}
