@@ -41,6 +41,7 @@ type made struct {
 type gids struct {
 	used     map[int]bool
 	reserved map[string]int // by volume
+	next     map[int]int    // of a range that begins with a number, the first that may be free: the others are used
 }
 
 func newRegistry() registry {
@@ -92,7 +93,7 @@ func (r *registry) forget(id string) {
 // observe replaces what is known of a file system. An access point that was made while it was listed may not be in
 // the list.
 func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun []volumes.Point, isKnown func(volume string) bool) {
-	listed, numbers := map[string]bool{}, &gids{used: map[int]bool{}, reserved: map[string]int{}}
+	listed, numbers := map[string]bool{}, &gids{used: map[int]bool{}, reserved: map[string]int{}, next: map[int]int{}}
 	if before := r.gids[fileSystemID]; before != nil {
 		numbers.reserved = before.reserved
 		maps.DeleteFunc(numbers.reserved, func(volume string, _ int) bool { return !isKnown(volume) })
@@ -154,13 +155,16 @@ func (g *gids) reserve(volume string, lowest, highest int) int {
 	if gid, ok := g.reserved[volume]; ok {
 		return gid
 	}
-	for gid := lowest; gid <= highest; gid++ {
-		if !g.used[gid] {
-			g.used[gid], g.reserved[volume] = true, gid
-			return gid
-		}
+	gid := max(lowest, g.next[lowest])
+	for gid <= highest && g.used[gid] {
+		gid++
 	}
-	return 0
+	g.next[lowest] = gid
+	if gid > highest {
+		return 0
+	}
+	g.used[gid], g.reserved[volume] = true, gid
+	return gid
 }
 
 // Made implements decide.Points.
