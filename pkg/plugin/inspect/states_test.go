@@ -10,6 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -174,13 +175,12 @@ func TestReleasedVolumes(t *testing.T) {
 			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
 		}, expectation{level: Problem, cause: OptionHarmful}},
 		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
-		"it is an access point, whose port is its own": {func(_ *testing.T, s *Snapshot) {
-			volumes.SetPort(s.Volumes[0], 20777)
-			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", 20777, false)
-		}, expectation{level: OK}},
+		"it is an access point, whose port is its own":       {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 20777) }, expectation{level: OK}},
+		"it is an access point, whose port differs":          {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 20778) }, expectation{level: Problem, cause: PortDiffers}},
+		"it is an access point that the table does not have": {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 0) }, expectation{level: Problem, cause: PortDiffers}},
 		"it is a released access point": {func(t *testing.T, s *Snapshot) {
 			t.Helper()
-			volumes.OnPoint(s.Volumes[0], "fsap-0123456789abcdef0", 20777, false)
+			onPoint(s, 20777, 20777)
 			released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		}, expectation{level: Note, cause: CleanupWaits}},
 		"its file system left the table": {func(_ *testing.T, s *Snapshot) {
@@ -196,4 +196,15 @@ func TestReleasedVolumes(t *testing.T) {
 			expect(t, s, tt.want)
 		})
 	}
+}
+
+// onPoint makes the volume one of an access point with its port, and gives it one in the table unless that is 0.
+func onPoint(s *Snapshot, port, inTable int) {
+	const id = "fsap-0123456789abcdef0"
+	volumes.OnPoint(s.Volumes[0], id, port, false)
+	withTarget(s, func(t *ports.Target) {
+		if inTable != 0 {
+			t.AccessPoints = map[string]ports.AccessPoint{id: {Port: inTable}}
+		}
+	})
 }

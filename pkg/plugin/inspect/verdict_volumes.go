@@ -69,9 +69,10 @@ func (f *facts) leftDirectories() (results []Result) {
 }
 
 func (f *facts) checkVolume(volume volumes.Volume) Result {
-	target, known := f.table.Targets[volume.FileSystemID]
+	_, known := f.table.Targets[volume.FileSystemID]
 	hasTable := f.Table != nil && f.tableErr == nil
-	point, harm := volume.Object.Annotations[wellknown.AnnotationAccessPointID], volumes.HarmfulMountOption(volume.Object)
+	on, harm := ports.VolumeOf(volume.Object).On, volumes.HarmfulMountOption(volume.Object)
+	want, _ := f.table.Port(on)
 	switch cause, message, said := strings.Cut(volume.Object.Annotations[wellknown.AnnotationProblem], ": "); {
 	case volume.Problem != "":
 		return problem(VolumeEdited, "", volume.Problem+": nothing is removed for it")
@@ -79,14 +80,14 @@ func (f *facts) checkVolume(volume volumes.Volume) Result {
 		return problem(NoFileSystemNow, "", fmt.Sprintf("file system %s is not in the table", volume.FileSystemID))
 	case f.isReleased(volume):
 		return f.released(volume)
-	case hasTable && known && volume.Port != target.Port && point == "":
-		return problem(PortDiffers, "", fmt.Sprintf("its port is %d, that of file system %s in the table is %d", volume.Port, volume.FileSystemID, target.Port))
+	case hasTable && known && volume.Port != want:
+		return problem(PortDiffers, "", fmt.Sprintf("its port is %d, that of %s in the table is %d", volume.Port, on, want))
 	case harm != "":
 		return problem(OptionHarmful, "", harm)
 	case said:
 		return problem(Cause(cause), "", message)
 	}
-	return fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(volume.FileSystemID, volume.Path))
+	return fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(on.String(), volume.Path))
 }
 
 // isReleased reports whether no claim uses a volume any more.
