@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -62,6 +63,11 @@ func driverParameters() []parameter {
 		{"reuseAccessPoint", setReuse},
 		{"enforceZoneAffinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
 	}
+}
+
+// MakesAccessPoints reports whether a class, of this provisioner or of the driver, makes access points.
+func MakesAccessPoints(class *storagev1.StorageClass) bool {
+	return class.Parameters[parameterMode] == modeAccessPoints
 }
 
 func setProvisioningMode(_ *Class, value string) error {

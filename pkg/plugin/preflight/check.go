@@ -49,6 +49,9 @@ func Check(f *Facts) inspect.Diagnosis {
 		{Check: "nodes", Results: append(f.unreadOf("list", "nodes"), f.nodes()...)},
 		{Check: "host names", Results: f.hostNames()},
 	}
+	if results := append(f.unreadOf("list", "storageclasses.storage.k8s.io"), f.accessPoints()...); len(results) > 0 {
+		checks = append(checks, inspect.Examined{Check: "access points", Results: results})
+	}
 	return inspect.NewDiagnosis("the cluster", checks)
 }
 
@@ -114,10 +117,7 @@ func (f *Facts) nodePorts() []inspect.Result {
 	if unread := f.unreadOf("list", "pods"); len(unread) > 0 {
 		return unread
 	}
-	span := f.NodePorts
-	if span == (ports.Span{}) {
-		span = defaultNodePorts()
-	}
+	span := cmp.Or(f.NodePorts, defaultNodePorts())
 	switch {
 	case span.Last >= f.Ports.First && span.First <= f.Ports.Last:
 		return []inspect.Result{problem(NodePortsMeet, object, fmt.Sprintf("their range, %s, meets the tunnels' ports, %s: a Service could get the traffic of a tunnel", span, f.Ports),
@@ -149,22 +149,27 @@ func (f *Facts) portsInUse() []inspect.Result {
 				"give it another port, or the tunnels other ports: --base-stunnel-port of the manager"))
 		}
 	}
+	f.eachPort(check)
+	if len(results) == 0 {
+		results = append(results, fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
+	}
+	return results
+}
+
+// eachPort has a function called with each port of the nodes that an object shows to be in use.
+func (f *Facts) eachPort(use func(object, kind string, port int)) {
 	for _, service := range f.Services {
 		for _, port := range service.Spec.Ports {
-			check("service "+service.Namespace+"/"+service.Name, "nodePort", int(port.NodePort))
+			use("service "+service.Namespace+"/"+service.Name, "nodePort", int(port.NodePort))
 		}
 	}
 	for _, pod := range f.Pods {
 		for _, port := range hostPorts(pod) {
 			if pod.Namespace != f.Own {
-				check("pod "+pod.Namespace+"/"+pod.Name, "hostPort", port)
+				use("pod "+pod.Namespace+"/"+pod.Name, "hostPort", port)
 			}
 		}
 	}
-	if len(results) == 0 {
-		results = append(results, fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
-	}
-	return results
 }
 
 func (f *Facts) nodes() []inspect.Result {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -18,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // Options are the settings of the planned installation.
@@ -37,6 +39,8 @@ type Facts struct {
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	Pods     []*corev1.Pod // with ports of the host
+	// PointClasses are the names of the classes with access points: ours, and those of the AWS EFS CSI driver.
+	PointClasses []string
 	// NodePorts is the range of NodePort services; the zero Span if no object shows it.
 	NodePorts ports.Span
 	Unread    []inspect.Unread
@@ -67,6 +71,11 @@ func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Facts
 	}
 	f.Nodes = reading.List[*corev1.Node](ctx, &r, "nodes", "", "", core.Nodes().List)
 	f.Services = reading.List[*corev1.Service](ctx, &r, "services", "", "", core.Services(metav1.NamespaceAll).List)
+	reading.Each(ctx, &r, "storageclasses.storage.k8s.io", "", "", client.StorageV1().StorageClasses().List, func(class *storagev1.StorageClass) {
+		if volumes.MakesAccessPoints(class) {
+			f.PointClasses = append(f.PointClasses, class.Name)
+		}
+	})
 	reading.Each(ctx, &r, "pods", "", "", core.Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
 		if span, ok := nodePortsOf(pod); ok {
 			f.NodePorts = span

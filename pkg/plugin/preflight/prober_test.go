@@ -247,7 +247,7 @@ func TestGatherWithoutRights(t *testing.T) {
 	})
 	setVersion(t, client)
 	f, err := Gather(t.Context(), client, Options{Namespace: "efs-stunnel", Ports: tunnels})
-	if err != nil || len(f.Unread) != 4 {
+	if err != nil || len(f.Unread) != 5 {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	if d := Check(f); d.Level != inspect.Unknown {

@@ -33,7 +33,7 @@ func translateClass(text []byte, provisioner string) ([]byte, error) {
 	switch name := old.Provisioner; {
 	case name == provisioner:
 		t.comment("it is of provisioner %s already", name)
-	case name == driver && old.Parameters["provisioningMode"] == "efs-ap":
+	case name == driver && volumes.MakesAccessPoints(&old):
 		t.comment("only the provisioner differs: access points are made, as by the driver")
 	case strings.Contains(name, "nfs") || strings.Contains(name, "efs") || name == "fuseim.pri/ifs":
 		t.translate()
