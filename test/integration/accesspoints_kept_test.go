@@ -159,7 +159,29 @@ func TestVolumeOfAnAccessPointIsCounted(t *testing.T) {
 	}
 }
 
+// runAccessPoint has an access point made and deleted, each once.
+func (f *fixture) runAccessPoint() {
+	claim := f.NewClaim("data", f.class)
+	volume, point := f.waitForPoint(claim)
+	f.deleteClaims(claim)
+	f.waitForPointDeleted(claim, point, portOption(volume))
+	if calls := f.EFS.Calls(); f.EFS.AccessPoints() != 0 || calls.Created != 1 {
+		f.Errorf("%d access points are left, the calls were %+v", f.EFS.AccessPoints(), calls)
+	}
+}
+
 var errRefused = &smithy.GenericAPIError{Code: "AccessDeniedException", Message: "not authorized to perform: elasticfilesystem:CreateAccessPoint"}
+
+// refuseAccessPoints has AWS refuse to create any.
+func (f *fixture) refuseAccessPoints() {
+	f.useDriverClass()
+	f.EFS.Intercept(func(call efstest.Call) error {
+		if call.Create {
+			return errRefused
+		}
+		return nil
+	})
+}
 
 // runGivenUp expects nothing to be left of a claim that is deleted while it waits for its access point.
 func (f *fixture) runGivenUp() {

@@ -75,6 +75,8 @@ func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 		"an original volume":     {(*fixture).createOriginal, (*fixture).runAdopted},
 		"growing":                {(*fixture).useExpandableClass, (*fixture).runGrowing},
 		"with a worker":          {(*fixture).useWorkers, (*fixture).runWithWorker},
+		"an access point":        {func(f *fixture) { f.useDriverClass() }, (*fixture).runAccessPoint},
+		"no access point":        {(*fixture).refuseAccessPoints, (*fixture).runGivenUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
