@@ -80,7 +80,7 @@ func (r *registry) remove(id string, kept bool) {
 	r.deleted[id] = true
 	if kept {
 		r.problems[key{deleteCall, id}] = decide.Verdict{Cause: status.AccessPointFailed, Message: fmt.Sprintf(
-			"access point %s is kept: its client token, directory and tags are not those of an access point that this cluster has made for the volume", id)}
+			"access point %s is kept: its client token, directory and tags are not those of an access point that this cluster has made for the volume. Delete it in AWS if nothing else uses it", id)}
 	}
 }
 
