@@ -26,16 +26,30 @@ import (
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
-// A node of a large account: every file system has a tunnel, few are used.
+// A node of a large account: every file system or access point has a tunnel, few are used.
 const (
-	allTunnels, usedTunnels = 1000, 5
-	maxMemory               = 40 << 20
-	measuringTime           = 30 * time.Second // three writes of the status, and a garbage collection
+	usedTunnels   = 5
+	measuringTime = 30 * time.Second // three writes of the status, and a garbage collection
 )
 
 // TestMemoryOfUnusedTunnels bounds the memory of a node with many tunnels, of which it uses few.
 func TestMemoryOfUnusedTunnels(t *testing.T) {
 	stunneltest.SkipUnlessLong(t)
+	for name, tt := range map[string]struct {
+		tunnels   int
+		pattern   string // of their names
+		maxMemory int
+	}{
+		"1,000 file systems":  {1000, "fs-%017x", 40 << 20},
+		"1,000 access points": {1000, "fs-0123456789abcdef0.fsap-%017x", 40 << 20},
+		"5,000 access points": {5000, "fs-0123456789abcdef0.fsap-%017x", 100 << 20},
+	} {
+		t.Run(name, func(t *testing.T) { testMemory(t, tt.tunnels, tt.pattern, tt.maxMemory) })
+	}
+}
+
+func testMemory(t *testing.T, allTunnels int, pattern string, maxMemory int) {
+	t.Helper()
 	prefix := filepath.Join(t.TempDir(), "s.conf")
 	dir, err := confdir.Open(prefix)
 	if err != nil {
@@ -50,7 +64,7 @@ func TestMemoryOfUnusedTunnels(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ports := writeTunnels(t, dir)
+	ports := writeTunnels(t, dir, allTunnels, pattern)
 	supervisor := startProgram(t, prefix)
 	status := waitForStatus(t, dir, func(s tunnelspec.Status) bool { return countInState(s, tunnelspec.StateIdle) == allTunnels })
 	t.Logf("no tunnel is used: %s", measure(t, supervisor, status))
@@ -73,15 +87,15 @@ func TestMemoryOfUnusedTunnels(t *testing.T) {
 }
 
 // writeTunnels writes specifications of tunnels to one echo server.
-func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
+func writeTunnels(t *testing.T, dir confdir.Dir, count int, pattern string) []netip.AddrPort {
 	t.Helper()
 	const host = "fs-1.efs.us-east-1.amazonaws.com"
 	authority := stunneltest.NewAuthority(t)
 	server := stunneltest.Serve(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{authority.Valid(t, host)}}, nil)
 	var ports []netip.AddrPort
-	for i := range allTunnels {
+	for i := range count {
 		port := stunneltest.FreePort(t, "127.0.0.9")
-		name := fmt.Sprintf("fs-%017x", i)
+		name := fmt.Sprintf(pattern, i)
 		text, err := tunnelspec.Encode(tunnelspec.Tunnel{
 			Name: name, Accept: port, Connect: []netip.AddrPort{server.Address}, CheckHost: host, CAFile: authority.File,
 		})
