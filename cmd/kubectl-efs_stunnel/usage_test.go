@@ -59,7 +59,7 @@ func TestUsageNowWaitsForTheNumbers(t *testing.T) {
 	client := withClaim()
 	answer(client, func() error {
 		finished := mountjobs.SurveyRecord{Began: time.Now(), Ended: time.Now()}.Encode()
-		counted := volumes.UsageRecord{Bytes: 1 << 20, Files: 3, At: time.Now()}.Encode()
+		counted := mountjobs.UsageRecord{Bytes: 1 << 20, Files: 3, At: time.Now()}.Encode()
 		return errors.Join(
 			annotate(client, wellknown.Namespace, volumes.RootName("fs-0123456789abcdef0"), wellknown.AnnotationSurvey, finished),
 			annotate(client, "team", "data", wellknown.AnnotationUsage, counted),

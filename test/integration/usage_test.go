@@ -16,14 +16,13 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-func (f *fixture) waitForUsage(claim *corev1.PersistentVolumeClaim, least int64) (usage volumes.UsageRecord) {
+func (f *fixture) waitForUsage(claim *corev1.PersistentVolumeClaim, least int64) (usage mountjobs.UsageRecord) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("claim %s has been counted with %d bytes or more", claim.Name, least), func(context.Context) error {
 		var ok bool
-		usage, ok = volumes.ParseUsage(f.getClaim(claim).Annotations[wellknown.AnnotationUsage]) //nolint:contextcheck // getClaim has that of the test
+		usage, ok = mountjobs.ParseUsage(f.getClaim(claim).Annotations[wellknown.AnnotationUsage]) //nolint:contextcheck // getClaim has that of the test
 		if !ok || usage.Bytes < least {
 			return fmt.Errorf("it has %+v", usage)
 		}

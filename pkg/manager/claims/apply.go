@@ -254,7 +254,7 @@ func (c *Controller) expandVolume(ctx context.Context, change decide.ExpandVolum
 }
 
 func (c *Controller) expandClaim(ctx context.Context, change decide.ExpandClaim) error {
-	status := volumes.ExpandedStatus(change.Claim, change.Size)
+	status := decide.ExpandedStatus(change.Claim, change.Size)
 	if err := objects.Patch(ctx, c.client, change.Claim, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func (p *volumePlanner) expand() {
 	if v.Claim == nil {
 		return
 	}
-	switch next := volumes.Expand(v.Object, v.Claim); {
+	switch next := Expand(v.Object, v.Claim); {
 	case next.Volume != nil:
 		p.add(ExpandVolume{v.Object, v.Claim, *next.Volume})
 	case next.Claim != nil:

@@ -23,6 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -88,7 +89,7 @@ func (c *Controller) claimChanged(before, after any) {
 	if !c.queue.Running() || !ok || !exists || was == nil || claim == nil {
 		return
 	}
-	if caches.UsageOf(was) != caches.UsageOf(claim) || volumes.Requested(was) != volumes.Requested(claim) {
+	if caches.UsageOf(was) != caches.UsageOf(claim) || mountjobs.Requested(was) != mountjobs.Requested(claim) {
 		c.queue.Add(cache.MetaObjectToName(claim))
 	}
 }
@@ -124,7 +125,7 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (again time
 	if !ok {
 		return 0, nil
 	}
-	recorded, _ := volumes.ParseUsage(caches.UsageOf(claim))
+	recorded, _ := mountjobs.ParseUsage(caches.UsageOf(claim))
 	next, ok := recorded.Update(claim, counted)
 	if !ok {
 		return 0, nil
@@ -139,7 +140,7 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (again time
 	return 0, err
 }
 
-func overRequest(claim *corev1.PersistentVolumeClaim, usage volumes.UsageRecord) string {
+func overRequest(claim *corev1.PersistentVolumeClaim, usage mountjobs.UsageRecord) string {
 	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	used := resource.NewQuantity(usage.Bytes, resource.BinarySI)
 	return fmt.Sprintf("the directory holds %s (%d bytes) in %d files, and the claim requests %s; nothing is refused", used, usage.Bytes, usage.Files, requested.String())
@@ -147,7 +148,7 @@ func overRequest(claim *corev1.PersistentVolumeClaim, usage volumes.UsageRecord)
 
 // usageOf is what a claim's directory holds: as this leader's surveys have counted it, else as it is recorded.
 // ok is false if it is not known.
-func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage volumes.UsageRecord, ok bool) {
+func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage mountjobs.UsageRecord, ok bool) {
 	volume := c.gatherer.Caches.Volume(claim.Spec.VolumeName)
 	if volume == nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
 		return usage, false
@@ -162,7 +163,7 @@ func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage volumes
 	if usage, ok := c.measurements.of(id, path); ok {
 		return usage, true
 	}
-	return volumes.ParseUsage(caches.UsageOf(claim))
+	return mountjobs.ParseUsage(caches.UsageOf(claim))
 }
 
 func (c *Controller) allClaims() []*corev1.PersistentVolumeClaim {
@@ -171,19 +172,19 @@ func (c *Controller) allClaims() []*corev1.PersistentVolumeClaim {
 
 // measurements holds what surveys have counted since this leader began, by directory. What was counted before is in
 // the annotations of claims.
-type measurements struct{ all sync.Map } // of volumes.UsageRecord
+type measurements struct{ all sync.Map } // of mountjobs.UsageRecord
 
 type directory struct{ fileSystemID, path string }
 
 func (m *measurements) add(fileSystemID string, counted []operations.Usage, at time.Time) {
 	for _, usage := range counted {
-		m.all.Store(directory{fileSystemID, usage.Path}, volumes.NewUsageRecord(usage, at))
+		m.all.Store(directory{fileSystemID, usage.Path}, mountjobs.NewUsageRecord(usage, at))
 	}
 }
 
-func (m *measurements) of(fileSystemID, path string) (record volumes.UsageRecord, ok bool) {
+func (m *measurements) of(fileSystemID, path string) (record mountjobs.UsageRecord, ok bool) {
 	value, _ := m.all.Load(directory{fileSystemID, path})
-	record, ok = value.(volumes.UsageRecord)
+	record, ok = value.(mountjobs.UsageRecord)
 	return record, ok
 }
 
@@ -230,7 +231,7 @@ func (c collector) collectAll(metrics chan<- prometheus.Metric) {
 		if !ok {
 			continue
 		}
-		for description, value := range map[*prometheus.Desc]int64{usedBytes: usage.Bytes, usedFiles: usage.Files, requestedBytes: volumes.Requested(claim)} {
+		for description, value := range map[*prometheus.Desc]int64{usedBytes: usage.Bytes, usedFiles: usage.Files, requestedBytes: mountjobs.Requested(claim)} {
 			metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value), claim.Namespace, claim.Name)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -182,7 +183,7 @@ func TestSurveyDecidesAboutNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if usage, ok := volumes.ParseUsage(live.Annotations[wellknown.AnnotationUsage]); !ok || usage.Bytes != 4096 || usage.Files != 2 || usage.At != now {
+		if usage, ok := mountjobs.ParseUsage(live.Annotations[wellknown.AnnotationUsage]); !ok || usage.Bytes != 4096 || usage.Files != 2 || usage.At != now {
 			t.Errorf("got %+v", usage)
 		}
 		if _, ok := l.measurements.of(fileSystem, "/team/unknown"); ok {
@@ -195,10 +196,10 @@ func TestOnlyTheLeaderHasMetrics(t *testing.T) {
 	l := newLoop(t)
 	l.bind("counted", "/team/counted")
 	l.bind("recorded", "/team/recorded", func(c *corev1.PersistentVolumeClaim) {
-		c.Annotations = map[string]string{wellknown.AnnotationUsage: volumes.UsageRecord{Bytes: 7, Files: 1, At: now}.Encode()}
+		c.Annotations = map[string]string{wellknown.AnnotationUsage: mountjobs.UsageRecord{Bytes: 7, Files: 1, At: now}.Encode()}
 	})
 	l.bind("forged", "/team/forged", func(c *corev1.PersistentVolumeClaim) {
-		c.Annotations = map[string]string{wellknown.AnnotationUsage: volumes.UsageRecord{At: now.AddDate(100, 0, 0)}.Encode()}
+		c.Annotations = map[string]string{wellknown.AnnotationUsage: mountjobs.UsageRecord{At: now.AddDate(100, 0, 0)}.Encode()}
 	})
 	l.bind("unknown", "/team/unknown")
 	l.measurements.add(fileSystem, []operations.Usage{{Path: "/team/counted", Bytes: 4096, Files: 2}, {Path: "/team/forged", Bytes: 8192, Files: 3}}, now)

@@ -24,7 +24,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 const fsID = "fs-0123456789abcdef0"
@@ -71,7 +70,7 @@ func snapshot(text string) *inspect.Snapshot {
 	for name, used := range map[string]int64{"small": 5000, "large": 3 << 30} {
 		claim := s.Claims[0].DeepCopy()
 		claim.Name, claim.Spec.Resources.Requests = name, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-		claim.Annotations = map[string]string{wellknown.AnnotationUsage: volumes.UsageRecord{Bytes: used, Files: 12345, At: now.Add(-time.Hour), Incomplete: text}.Encode()}
+		claim.Annotations = map[string]string{wellknown.AnnotationUsage: mountjobs.UsageRecord{Bytes: used, Files: 12345, At: now.Add(-time.Hour), Incomplete: text}.Encode()}
 		s.Claims = append(s.Claims, claim)
 	}
 	s.SharedVolumes = []*v1alpha1.SharedVolume{{

@@ -65,10 +65,10 @@ func used(c ClaimUsage) int64 { return valueOr(c.UsedBytes, -1) }
 
 func (f *facts) usageOf(claim *corev1.PersistentVolumeClaim) ClaimUsage {
 	c := ClaimUsage{
-		Namespace: claim.Namespace, Claim: claim.Name, RequestedBytes: volumes.Requested(claim),
+		Namespace: claim.Namespace, Claim: claim.Name, RequestedBytes: mountjobs.Requested(claim),
 		FileSystem: f.volumes[claim.Spec.VolumeName].FileSystemID, Volume: claim.Spec.VolumeName,
 	}
-	if counted, ok := volumes.ParseUsage(claim.Annotations[wellknown.AnnotationUsage]); ok {
+	if counted, ok := mountjobs.ParseUsage(claim.Annotations[wellknown.AnnotationUsage]); ok {
 		c.UsedBytes, c.Files, c.CountedAt = &counted.Bytes, &counted.Files, &counted.At
 		c.Incomplete, c.OverRequest = counted.Incomplete, counted.IsOver(claim)
 	}

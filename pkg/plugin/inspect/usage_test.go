@@ -12,11 +12,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // counted adds a claim of 1 GiB that holds something.
-func counted(s *Snapshot, name string, record volumes.UsageRecord) *corev1.PersistentVolumeClaim {
+func counted(s *Snapshot, name string, record mountjobs.UsageRecord) *corev1.PersistentVolumeClaim {
 	claim := newClaim(name, "")
 	claim.Annotations[wellknown.AnnotationUsage] = record.Encode()
 	s.Claims = append(s.Claims, claim)
@@ -35,12 +34,12 @@ func text(t *testing.T, format string, usage Usage) string {
 func TestUsageListsTheLargestFirst(t *testing.T) {
 	s := healthy(t) // has team/data, which was never counted
 	at := now.Add(-time.Hour)
-	counted(s, "small", volumes.UsageRecord{Bytes: 5000, Files: 2, At: at})
-	counted(s, "large", volumes.UsageRecord{Bytes: 3 << 30, Files: 12345, At: at})
-	counted(s, "deep", volumes.UsageRecord{Bytes: 1 << 20, Files: 7, At: at, Incomplete: "it is nested\ntoo deep\x1b[2J"})
-	counted(s, "empty", volumes.UsageRecord{At: at})
-	counted(s, "forged", volumes.UsageRecord{}).Annotations[wellknown.AnnotationUsage] = "\x1b[2J"
-	counted(s, "elsewhere", volumes.UsageRecord{Bytes: 1, At: at}).Namespace = "other"
+	counted(s, "small", mountjobs.UsageRecord{Bytes: 5000, Files: 2, At: at})
+	counted(s, "large", mountjobs.UsageRecord{Bytes: 3 << 30, Files: 12345, At: at})
+	counted(s, "deep", mountjobs.UsageRecord{Bytes: 1 << 20, Files: 7, At: at, Incomplete: "it is nested\ntoo deep\x1b[2J"})
+	counted(s, "empty", mountjobs.UsageRecord{At: at})
+	counted(s, "forged", mountjobs.UsageRecord{}).Annotations[wellknown.AnnotationUsage] = "\x1b[2J"
+	counted(s, "elsewhere", mountjobs.UsageRecord{Bytes: 1, At: at}).Namespace = "other"
 	want := `NAMESPACE   CLAIM    FILE SYSTEM            REQUESTED   USED      FILES   COUNTED   NOTE
 team        large                           1.0 GiB     3.0 GiB   12345   60m ago   over its request
 team        deep                            1.0 GiB     1.0 MiB   7       60m ago   at least: it is nested too deep?[2J
@@ -68,7 +67,7 @@ team        forged                          1.0 GiB     -         -       never
 func TestHostileFileNamesAreHarmlessInUsage(t *testing.T) {
 	s := healthy(t)
 	name := "x\x1b[2J\nFAKE: 0 B\r\u202e\xff" + strings.Repeat("y", 240)
-	counted(s, "attacked", volumes.UsageRecord{Bytes: 1, Files: 1, At: now, Incomplete: "lstat " + name + ": permission denied"})
+	counted(s, "attacked", mountjobs.UsageRecord{Bytes: 1, Files: 1, At: now, Incomplete: "lstat " + name + ": permission denied"})
 	s.Unread = []Unread{{Verb: "list", Resource: claimResource, Name: name}}
 	for _, format := range append(printing.Formats(), "") {
 		expectHarmless(t, "usage "+format, text(t, format, NewUsage(s, "")))

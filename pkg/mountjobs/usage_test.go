@@ -1,4 +1,4 @@
-package volumes_test
+package mountjobs_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
 var countedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -20,12 +20,12 @@ func claimOf(request string) *corev1.PersistentVolumeClaim {
 }
 
 func TestUsageOfAClaimIsReadAsItWasWritten(t *testing.T) {
-	want := volumes.NewUsageRecord(operations.Usage{Path: "/a", Bytes: 12, Files: 3, Incomplete: "too deep"}, countedAt.Add(time.Millisecond))
-	if got, ok := volumes.ParseUsage(want.Encode()); !ok || got != want || got.At != countedAt {
+	want := mountjobs.NewUsageRecord(operations.Usage{Path: "/a", Bytes: 12, Files: 3, Incomplete: "too deep"}, countedAt.Add(time.Millisecond))
+	if got, ok := mountjobs.ParseUsage(want.Encode()); !ok || got != want || got.At != countedAt {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, text := range []string{"", "12", `{}`, `{"bytes":1,"files":1}`, `{"bytes":-1,"files":1,"at":"2026-01-02T03:04:05Z"}`, `{"bytes":1e99,"at":"2026-01-02T03:04:05Z"}`} {
-		if got, ok := volumes.ParseUsage(text); ok {
+		if got, ok := mountjobs.ParseUsage(text); ok {
 			t.Errorf("%q was read as %+v", text, got)
 		}
 	}
@@ -33,19 +33,19 @@ func TestUsageOfAClaimIsReadAsItWasWritten(t *testing.T) {
 
 func TestUsageIsWrittenWhenItHasChanged(t *testing.T) {
 	const gi = 1 << 30
-	at := func(bytes, files int64, after time.Duration) volumes.UsageRecord {
-		return volumes.UsageRecord{Bytes: bytes, Files: files, At: countedAt.Add(after)}
+	at := func(bytes, files int64, after time.Duration) mountjobs.UsageRecord {
+		return mountjobs.UsageRecord{Bytes: bytes, Files: files, At: countedAt.Add(after)}
 	}
 	over := at(11*gi, 100, 0)
 	over.OverRequest = true
 	incomplete := at(gi, 100, 0)
 	incomplete.Incomplete = "too deep"
 	tests := map[string]struct {
-		before, counted volumes.UsageRecord
+		before, counted mountjobs.UsageRecord
 		write, over     bool
 	}{
-		"the first":                {volumes.UsageRecord{}, at(gi, 100, 0), true, false},
-		"the first, of nothing":    {volumes.UsageRecord{}, at(0, 0, 0), true, false},
+		"the first":                {mountjobs.UsageRecord{}, at(gi, 100, 0), true, false},
+		"the first, of nothing":    {mountjobs.UsageRecord{}, at(0, 0, 0), true, false},
 		"the same":                 {at(gi, 100, 0), at(gi, 100, 0), false, false},
 		"the same after an hour":   {at(gi, 100, 0), at(gi, 100, time.Hour), false, false},
 		"the same after a day":     {at(gi, 100, 0), at(gi, 100, 24*time.Hour), true, false},

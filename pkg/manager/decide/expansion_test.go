@@ -1,4 +1,4 @@
-package volumes_test
+package decide
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 func TestExpand(t *testing.T) {
@@ -21,24 +19,24 @@ func TestExpand(t *testing.T) {
 	tests := map[string]struct {
 		request, volume, status string
 		edit                    func(*corev1.PersistentVolumeClaim)
-		want                    volumes.Expansion
+		want                    Expansion
 	}{
 		"what fits stays":                    {request: "5Gi", volume: "5Gi", status: "5Gi"},
 		"less than there is stays":           {request: "5Gi", volume: "8Gi", status: "8Gi"},
-		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: volumes.Expansion{Volume: size("8Gi")}},
-		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: volumes.Expansion{Claim: size("8Gi")}},
-		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: volumes.Expansion{Claim: size("10Gi")}},
-		"what a resizer began is ended":      {request: "5Gi", volume: "5Gi", status: "5Gi", edit: resizing, want: volumes.Expansion{Claim: size("5Gi")}},
-		"its failure is taken back":          {request: "5Gi", volume: "5Gi", status: "5Gi", edit: failedToResize, want: volumes.Expansion{Claim: size("5Gi")}},
+		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: Expansion{Volume: size("8Gi")}},
+		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: Expansion{Claim: size("8Gi")}},
+		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: Expansion{Claim: size("10Gi")}},
+		"what a resizer began is ended":      {request: "5Gi", volume: "5Gi", status: "5Gi", edit: resizing, want: Expansion{Claim: size("5Gi")}},
+		"its failure is taken back":          {request: "5Gi", volume: "5Gi", status: "5Gi", edit: failedToResize, want: Expansion{Claim: size("5Gi")}},
 		"other conditions stay":              {request: "5Gi", volume: "5Gi", status: "5Gi", edit: modifying},
 		"another claim's volume stays":       {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }},
-		"a claim of another volume waits":    {request: "8Gi", volume: "5Gi", status: "5Gi", edit: named("other")},
+		"a claim of another volume waits":    {request: "8Gi", volume: "5Gi", status: "5Gi", edit: onVolume("other")},
 		"an unbound claim waits":             {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			volume := newVolume(t, func(o *corev1.PersistentVolume) { o.Spec.Capacity[corev1.ResourceStorage] = *size(tt.volume) })
-			claim := newClaim(named(volume.Name), func(c *corev1.PersistentVolumeClaim) {
+			claim := editedClaim(onVolume(volume.Name), func(c *corev1.PersistentVolumeClaim) {
 				c.Spec.Resources.Requests[corev1.ResourceStorage] = *size(tt.request)
 				c.Status.Phase = corev1.ClaimBound
 				c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size(tt.status)}
@@ -46,7 +44,7 @@ func TestExpand(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(claim)
 			}
-			if diff := cmp.Diff(tt.want, volumes.Expand(volume, claim)); diff != "" {
+			if diff := cmp.Diff(tt.want, Expand(volume, claim)); diff != "" {
 				t.Errorf("expansion mismatch (-want +got):\n%s", diff)
 			}
 		})
@@ -70,12 +68,12 @@ func modifying(claim *corev1.PersistentVolumeClaim) {
 // Step by step, a claim that has grown comes to rest.
 func TestExpandEnds(t *testing.T) {
 	volume := newVolume(t)
-	claim := newClaim(named(volume.Name), func(c *corev1.PersistentVolumeClaim) {
+	claim := editedClaim(onVolume(volume.Name), func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("7Gi")
 		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	})
 	for range 2 {
-		step := volumes.Expand(volume, claim)
+		step := Expand(volume, claim)
 		if step.Volume != nil {
 			volume.Spec.Capacity[corev1.ResourceStorage] = *step.Volume
 		}
@@ -83,7 +81,7 @@ func TestExpandEnds(t *testing.T) {
 			claim.Status.Capacity[corev1.ResourceStorage] = *step.Claim
 		}
 	}
-	if step := volumes.Expand(volume, claim); step != (volumes.Expansion{}) {
+	if step := Expand(volume, claim); step != (Expansion{}) {
 		t.Errorf("there is still to do: %+v", step)
 	}
 	if got := claim.Status.Capacity[corev1.ResourceStorage]; got.String() != "7Gi" {
@@ -93,7 +91,7 @@ func TestExpandEnds(t *testing.T) {
 
 // What a claim's status is before and after, as the apiserver merges it.
 func TestExpandedStatus(t *testing.T) {
-	claim := newClaim(func(c *corev1.PersistentVolumeClaim) {
+	claim := editedClaim(func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("7Gi")
 		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	})
@@ -116,7 +114,7 @@ func TestExpandedStatus(t *testing.T) {
 				tt.edit(before)
 			}
 			got := &corev1.PersistentVolumeClaim{}
-			patch(t, before, map[string]any{"status": volumes.ExpandedStatus(before, resource.MustParse("8Gi"))}, got)
+			patch(t, before, map[string]any{"status": ExpandedStatus(before, resource.MustParse("8Gi"))}, got)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("status mismatch (-want +got):\n%s", diff)
 			}
@@ -142,4 +140,16 @@ func patch(t *testing.T, before any, changes map[string]any, after any) {
 	if err := json.Unmarshal(merged, after); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func editedClaim(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	claim := newClaim()
+	for _, edit := range edits {
+		edit(claim)
+	}
+	return claim
+}
+
+func onVolume(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name }
 }
