@@ -42,7 +42,7 @@ func TestMemoryOfUnusedTunnels(t *testing.T) {
 	}{
 		"1,000 file systems":  {1000, "fs-%017x", 40 << 20},
 		"1,000 access points": {1000, "fs-0123456789abcdef0.fsap-%017x", 40 << 20},
-		"5,000 access points": {5000, "fs-0123456789abcdef0.fsap-%017x", 100 << 20},
+		"5,000 access points": {5000, "fs-0123456789abcdef0.fsap-%017x", 80 << 20},
 	} {
 		t.Run(name, func(t *testing.T) { testMemory(t, tt.tunnels, tt.pattern, tt.maxMemory) })
 	}
