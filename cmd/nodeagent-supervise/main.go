@@ -22,7 +22,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
@@ -32,6 +31,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
@@ -63,7 +64,7 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	if err != nil {
 		return program.ExitWithout(set, err, "  nodeagent supervise [flags]\n"+probeUsage, stdout, stderr)
 	}
-	lines := newLossyWriter(stderr)
+	lines := logging.NewLossy(stderr)
 	defer lines.Close()
 	o.Log = o.log.New(lines)
 	o.Log.Info("supervisor started", "version", buildinfo.Read().String())
@@ -84,7 +85,7 @@ func launch(args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "nodeagent-supervise: want launch PROGRAM FILE")
 		return program.ExitUsage
 	}
-	fmt.Fprintln(stderr, "nodeagent-supervise:", supervise.Launch(args[0], args[1]))
+	fmt.Fprintln(stderr, "nodeagent-supervise:", process.Launch(args[0], args[1]))
 	return program.ExitFailed
 }
 
@@ -141,58 +142,4 @@ func checkProgram(name string) error {
 		return errors.New("want the path or name of a program")
 	}
 	return nil
-}
-
-const (
-	lossyLines = 1024        // the number of lines that are buffered while the destination blocks
-	lossyFlush = time.Second // bounds Close
-)
-
-// lossyWriter drops lines while its buffer is full, and writes how many. A blocked log must not
-// block the supervisor: stunnel blocks when the supervisor does not read its output.
-type lossyWriter struct {
-	lines   chan []byte // a nil line ends copyTo
-	dropped atomic.Int64
-	done    chan struct{} // closed when copyTo has ended
-}
-
-func newLossyWriter(w io.Writer) *lossyWriter {
-	l := &lossyWriter{lines: make(chan []byte, lossyLines), done: make(chan struct{})}
-	go l.copyTo(w)
-	return l
-}
-
-// Write never blocks or fails.
-func (l *lossyWriter) Write(p []byte) (int, error) {
-	select {
-	case l.lines <- append([]byte{}, p...):
-	default:
-		l.dropped.Add(1)
-	}
-	return len(p), nil
-}
-
-// Close writes the buffered lines, and ends the writer. It gives up after lossyFlush.
-func (l *lossyWriter) Close() {
-	timeout := time.After(lossyFlush)
-	select {
-	case l.lines <- nil:
-	case <-timeout:
-		return
-	}
-	select {
-	case <-l.done:
-	case <-timeout:
-	}
-}
-
-func (l *lossyWriter) copyTo(w io.Writer) {
-	defer close(l.done)
-	for line := <-l.lines; line != nil; line = <-l.lines {
-		// An error of the log cannot be logged.
-		_, _ = w.Write(line)
-		if dropped := l.dropped.Swap(0); dropped > 0 {
-			fmt.Fprintf(w, "%d log lines were dropped because they were not read in time\n", dropped)
-		}
-	}
 }

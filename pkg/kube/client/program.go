@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -150,7 +148,7 @@ func (o *Options) AddAPI(g *settings.Group, namespaceOf string) {
 
 // AddObservation adds the settings for logs, health and metrics to a group.
 func (o *Options) AddObservation(g *settings.Group) {
-	g.Add(settings.Text(&o.HTTPAddress, "host:port", checkAddress), "http-address", "",
+	g.Add(settings.Text(&o.HTTPAddress, "host:port", settings.CheckAddress), "http-address", "",
 		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
 	g.Rare().Add(settings.Bool(&o.Pprof), "pprof", "",
 		"serve /debug/pprof at --http-address, too, to clients on the loopback")
@@ -201,15 +199,6 @@ var region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 func CheckRegion(name string) error {
 	if !region.MatchString(name) {
 		return errors.New("want the name of an AWS region, as us-east-1")
-	}
-	return nil
-}
-
-func checkAddress(address string) error {
-	_, port, err := net.SplitHostPort(address)
-	number, bad := strconv.Atoi(port)
-	if err != nil || bad != nil || number < 0 || number > wellknown.MaxPort {
-		return fmt.Errorf("want host:port or :port, with a port up to %d", wellknown.MaxPort)
 	}
 	return nil
 }

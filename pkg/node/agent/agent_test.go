@@ -16,10 +16,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
-	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
@@ -146,7 +146,7 @@ func TestOldConnectionToSilentMountTargetIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := probe.Null(t.Context(), conn, 1); err != nil {
+	if err := nfsnull.Call(t.Context(), conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	near.listen()

@@ -33,6 +33,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 	"gnuthought.com/efs-stunnel/test/support/loggingtest"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
@@ -360,7 +361,7 @@ func (c *cluster) answersWithin(limit time.Duration, address netip.AddrPort) err
 		return err
 	}
 	defer conn.Close()
-	return probe.Null(ctx, conn, 1)
+	return nfsnull.Call(ctx, conn, 1)
 }
 
 // metric returns the value of the metric that has all the label values.

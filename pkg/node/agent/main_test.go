@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 )
 
 // launchVariable is the environment variable that has this program execute stunnel.
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(launchVariable) == "" {
 		os.Exit(m.Run())
 	}
-	fmt.Fprintln(os.Stderr, supervise.Launch(os.Args[1], os.Args[2]))
+	fmt.Fprintln(os.Stderr, process.Launch(os.Args[1], os.Args[2]))
 	os.Exit(1)
 }
 

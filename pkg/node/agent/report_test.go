@@ -20,6 +20,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
 // TestHealthIsReportedWhenItChanges wants events for a tunnel's first failure, for denied access also
@@ -36,13 +37,13 @@ func TestHealthIsReportedWhenItChanges(t *testing.T) {
 	}{
 		{context.DeadlineExceeded, 0, "(Timeout)"},
 		{context.DeadlineExceeded, 1, ""},
-		{probe.ErrDenied, 1, "(Denied)"},
+		{nfsnull.ErrDenied, 1, "(Denied)"},
 		{context.DeadlineExceeded, 1, ""},
-		{probe.ErrDenied, 1, ""},
+		{nfsnull.ErrDenied, 1, ""},
 		{nil, 1, ""},
 		{nil, healthyAfter, "Normal TunnelHealthy TunnelUnhealthy of Tunnel fs-1 has ended"},
-		{probe.ErrDenied, 1, "(Denied)"},
-		{probe.ErrDenied, healthyAfter, ""},
+		{nfsnull.ErrDenied, 1, "(Denied)"},
+		{nfsnull.ErrDenied, healthyAfter, ""},
 	} {
 		now = now.Add(step.after)
 		state.judged = &probe.Result{Err: step.err, At: now}

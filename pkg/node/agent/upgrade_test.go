@@ -9,6 +9,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
 // hold opens a connection through a tunnel and does a call over it, as an NFS client does.
@@ -39,7 +40,7 @@ func (p *pod) call(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
-	return probe.Null(p.Context(), conn, 7)
+	return nfsnull.Call(p.Context(), conn, 7)
 }
 
 func supervisedTunnel(p *pod) (tunnelspec.TunnelStatus, error) {

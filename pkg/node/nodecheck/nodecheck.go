@@ -22,6 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
 // Bounds of what a report says about failures: a pod's termination message has 4 KiB.
@@ -168,7 +169,7 @@ func reach(ctx context.Context, dialer probe.Dialer, server nodereport.Server) n
 	conn, err := dialer.Server(ctx, address, probe.Peer{Host: server.Host})
 	if err == nil {
 		defer conn.Close()
-		err = probe.Null(ctx, conn, 1)
+		err = nfsnull.Call(ctx, conn, 1)
 	}
 	if err != nil {
 		reached.Reason, reached.Error = probe.Reason(err), err.Error()

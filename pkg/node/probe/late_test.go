@@ -158,7 +158,7 @@ func receiveCalls(ctx context.Context, server net.Listener, calls chan<- unanswe
 		go func() {
 			defer conn.Close()
 			for {
-				message := make([]byte, len(encodeCall(0)))
+				message := make([]byte, 44) // a NULL call
 				if _, err := io.ReadFull(conn, message); err != nil {
 					return
 				}

@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
 const xid = 7
@@ -81,7 +82,7 @@ func TestNull(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			err := probe.Null(ctx, serverOf(t, tt.reply, tt.hangs), xid)
+			err := nfsnull.Call(ctx, serverOf(t, tt.reply, tt.hangs), xid)
 			if got := probe.Reason(err); got != tt.reason {
 				t.Errorf("got %q (%v), want %q", got, err, tt.reason)
 			}
@@ -101,7 +102,7 @@ func TestCallIsEncoded(t *testing.T) {
 			got <- call
 		}
 	}()
-	if err := probe.Null(t.Context(), client, xid); !errors.Is(err, io.EOF) {
+	if err := nfsnull.Call(t.Context(), client, xid); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want the end of the connection", err)
 	}
 	want := reply(xid, 0, 2, 100003, 4, 0, 0, 0, 0, 0)
@@ -116,7 +117,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := probe.Null(ctx, serverOf(t, reply, false), xid); err == nil && len(reply) < 28 {
+		if err := nfsnull.Call(ctx, serverOf(t, reply, false), xid); err == nil && len(reply) < 28 {
 			t.Errorf("accepted %x", reply)
 		}
 	})
@@ -138,7 +139,7 @@ func TestErrorsOfTwoConnectionsAreEqual(t *testing.T) {
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err = probe.Null(ctx, conn, xid)
+		err = nfsnull.Call(ctx, conn, xid)
 		if probe.Reason(err) != tunnelspec.ProbeTimeout {
 			t.Fatalf("got %v, want a timeout", err)
 		}

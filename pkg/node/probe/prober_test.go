@@ -160,7 +160,7 @@ func usedTask() Task {
 
 // replyTo is a server's answer to a NULL call.
 func replyTo(call []byte) []byte {
-	reply := binary.BigEndian.AppendUint32(nil, lastFragment|24)
+	reply := binary.BigEndian.AppendUint32(nil, 1<<31|24)
 	reply = append(reply, call[4:8]...)
 	reply = append(reply, 0, 0, 0, 1)
 	return append(reply, make([]byte, 16)...)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
 // Times of a round. At worst a server stops answering right after a probe; then the interval and both
@@ -175,7 +177,7 @@ func dialAndCall(ctx context.Context, dial dialFunc, timeout time.Duration) call
 	begin := time.Now()
 	conn, err := dial(ctx)
 	if err != nil {
-		return callResult{err: withContextError(ctx, err), took: time.Since(begin)}
+		return callResult{err: nfsnull.WithContextError(ctx, err), took: time.Since(begin)}
 	}
 	c := &connection{conn: conn, opened: begin}
 	return c.call(ctx)
@@ -188,7 +190,7 @@ func (c *connection) call(ctx context.Context) callResult {
 	}
 	begin := time.Now()
 	c.xid++
-	if err := Null(ctx, c.conn, c.xid); err != nil {
+	if err := nfsnull.Call(ctx, c.conn, c.xid); err != nil {
 		c.close()
 		return callResult{err: err, took: time.Since(begin)}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/front"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
@@ -129,7 +130,7 @@ func (s *supervisor) closeSocket(t *tunnel) {
 func (s *supervisor) closePort(t *tunnel) {
 	log := s.logFor(t).With("port", t.socket.address.Port())
 	if t.desired.isSet() {
-		log.Warn("port closed until the next start of stunnel", "requeueAfter", restartDelay(t.deaths))
+		log.Warn("port closed until the next start of stunnel", "requeueAfter", process.RestartDelay(t.deaths))
 	}
 	s.closeSocket(t)
 }
@@ -163,12 +164,12 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		return
 	}
 	serial := t.starts + 1
-	out := &splitter{emit: func(text string) { s.events <- event{tunnel: t, start: serial, line: text} }}
+	out := process.NewLines(func(text string) { s.events <- event{tunnel: t, start: serial, line: text} })
 	exited := func(exitStatus string) {
-		out.flush()
+		out.Flush()
 		s.events <- event{tunnel: t, start: serial, exitStatus: exitStatus}
 	}
-	p, err := s.starter.start(s.dir.Config(t.name).Path(), t.stunnelSocket(), out, exited)
+	p, err := s.startProcess(s.dir.Config(t.name).Path(), t.stunnelSocket(), out, exited)
 	if err != nil {
 		t.died(tunnelspec.ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)

@@ -1,11 +1,9 @@
 package supervise
 
 import (
-	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -119,37 +117,6 @@ func TestServersOfOpenConnections(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("after %s of %s (-want +got):\n%s", tt.text, tt.thread, diff)
-		}
-	}
-}
-
-func TestSplitterBoundsLines(t *testing.T) {
-	var got []string
-	s := &splitter{emit: func(text string) { got = append(got, text) }}
-	long := strings.Repeat("x", 10*maxLineBytes)
-	n, err := io.Copy(s, strings.NewReader("one\r\n\ntwo\n"+long+"\nbad \xff\nrest"))
-	s.flush()
-	if diff := cmp.Diff([]string{"one", "two", long[:maxLineBytes], "bad ?", "rest"}, got); diff != "" || err != nil {
-		t.Errorf("lines mismatch, error %v (-want +got):\n%s", err, diff)
-	}
-	if want := int64(5 + 1 + 4 + len(long) + 1 + 6 + 4); n != want {
-		t.Errorf("took %d bytes, want %d", n, want)
-	}
-}
-
-func TestIsZombieOf(t *testing.T) {
-	tests := map[string]bool{
-		"12 (stunnel4) Z 1 12 12 0":     true,
-		"12 (stunnel4) S 1 12 12 0":     false,
-		"12 (stunnel4) Z 2 12 12 0":     false,
-		"12 (a) Z 1 (b) S 1 12 12 0":    false,
-		"12 (evil) S 9 12) Z 1 12 12 0": true,
-		"":                              false,
-		"12 (x)":                        false,
-	}
-	for stat, want := range tests {
-		if got := isZombieOf([]byte(stat), 1); got != want {
-			t.Errorf("%q: got %v", stat, got)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 )
 
 // Environment variables that make this test program a supervisor or a launcher.
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 func runLauncher() int {
 	runtime.LockOSThread()
 	launched := make(chan error)
-	go func() { launched <- supervise.Launch(os.Args[1], os.Args[2]) }()
+	go func() { launched <- process.Launch(os.Args[1], os.Args[2]) }()
 	fmt.Fprintln(os.Stderr, <-launched)
 	return 1
 }

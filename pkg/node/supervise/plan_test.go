@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -286,6 +287,7 @@ func TestRestartDelaysGrow(t *testing.T) {
 }
 
 func TestDelayAfterServingStaysShort(t *testing.T) {
+	minRestartDelay := process.RestartDelay(2)
 	s := newRunningSimulation(t, testConfig(1, 0, ""))
 	s.exited("signal: killed", s.now)
 	for i := range 10 {

@@ -24,6 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
@@ -32,7 +33,7 @@ type Options struct {
 	Prefix  string // begins the names of the tunnels' files (package confdir)
 	Stunnel string // the path of the stunnel program
 	FIPS    bool   // no stunnel runs without its FIPS mode
-	// Launcher is a command that calls Launch with its arguments, to which the supervisor appends
+	// Launcher is a command that calls process.Launch with its arguments, to which the supervisor appends
 	// the path of stunnel and the configuration file.
 	Launcher    []string
 	MemoryLimit uint64 // bounds the data segment of one stunnel process, in bytes
@@ -76,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	// The thread that starts processes must outlive them, and so the context.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	s := newSupervisor(o, dir, features, newStarter(lifetime, o))
+	s := newSupervisor(o, dir, features, process.NewStarter(lifetime))
 	if s.connWatcher, err = newConnWatcher(func(fd int32) { s.events <- event{listenerFD: fd} }); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ type supervisor struct {
 	options     Options
 	dir         confdir.Dir
 	features    stunnelcfg.Features
-	starter     *starter
+	starter     *process.Starter
 	memoryOf    func(pid int) (uint64, error)
 	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
@@ -124,7 +125,7 @@ type event struct {
 	listenerFD int32 // of the listener at which the connection waits
 }
 
-func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *starter) *supervisor {
+func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *process.Starter) *supervisor {
 	return &supervisor{
 		options: o, dir: dir, features: features, starter: starter, memoryOf: dataSize, limitMemory: limitDataSize,
 		events:    make(chan event, 1024),

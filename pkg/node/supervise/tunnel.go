@@ -8,6 +8,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/front"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
 )
 
 const (
@@ -19,10 +20,6 @@ const (
 	// portRetry is the time between two attempts to listen on a port that is in use. It is short
 	// because clients wait while a port changes hands.
 	portRetry = 50 * time.Millisecond
-	// minRestartDelay is the delay of the start after the second death in a row. Each further death
-	// doubles it, up to maxRestartDelay.
-	minRestartDelay = 500 * time.Millisecond
-	maxRestartDelay = 30 * time.Second
 	// portHoldTime is the longest start delay during which the port stays open. With a longer delay
 	// the port is closed, so that connections are refused instead of waiting in vain.
 	portHoldTime = 2 * time.Second
@@ -278,16 +275,7 @@ func (t *tunnel) died(reason tunnelspec.Reason, message string, now time.Time) {
 // delayStart counts a death and sets the earliest time of the next start.
 func (t *tunnel) delayStart(now time.Time) {
 	t.deaths++
-	t.retryAt = now.Add(restartDelay(t.deaths))
-}
-
-// restartDelay returns the delay after a number of deaths in a row: none after the first.
-func restartDelay(deaths int) time.Duration {
-	if deaths <= 1 {
-		return 0
-	}
-	const maxDoublings = 10 // more than it takes to reach maxRestartDelay
-	return min(minRestartDelay<<min(deaths-2, maxDoublings), maxRestartDelay)
+	t.retryAt = now.Add(process.RestartDelay(t.deaths))
 }
 
 // writeFailed records an error of writing the configuration file.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -326,4 +327,16 @@ func List(target *[]string, kind string, check func(string) error) pflag.Value {
 		}
 		return items, nil
 	}, func(items []string) string { return strings.Join(items, ",") }}
+}
+
+const maxPort = 65535
+
+// CheckAddress returns an error if a text is not host:port or :port.
+func CheckAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	number, bad := strconv.Atoi(port)
+	if err != nil || bad != nil || number < 0 || number > maxPort {
+		return fmt.Errorf("want host:port or :port, with a port up to %d", maxPort)
+	}
+	return nil
 }

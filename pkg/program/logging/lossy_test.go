@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ func (s *blockedWriter) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-func TestLossyWriterNeverBlocks(t *testing.T) {
+func TestLossyNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &blockedWriter{unblock: make(chan struct{})}
-		l := newLossyWriter(below)
+		l := NewLossy(below)
 		const lines = 3 * lossyLines
 		for i := range lines {
 			if _, err := fmt.Fprintf(l, "line %d\n", i); err != nil {
@@ -45,10 +45,10 @@ func TestLossyWriterNeverBlocks(t *testing.T) {
 	})
 }
 
-func TestLossyWriterCloseTimesOut(t *testing.T) {
+func TestLossyCloseTimesOut(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		below := &blockedWriter{unblock: make(chan struct{})}
-		l := newLossyWriter(below)
+		l := NewLossy(below)
 		fmt.Fprintln(l, "not read")
 		l.Close() // returns after lossyFlush; otherwise the test deadlocks
 		fmt.Fprintln(l, "after Close")

@@ -1,20 +1,14 @@
-// Package probe checks whether NFS servers answer, through tunnels and directly. It sends NULL calls,
-// which an NFSv4 server answers without authentication and which access no file.
-package probe
+// Package nfsnull does NULL calls, which an NFSv4 server answers without authentication and which access no file.
+package nfsnull
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"syscall"
 	"time"
-
-	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // The parts of ONC RPC version 2 (RFC 5531) and NFSv4 (RFC 8881) that a NULL call needs.
@@ -44,17 +38,17 @@ var ErrProtocol = errors.New("the reply is not an NFSv4 server's")
 // ErrDenied is the error for a call that the server denied.
 var ErrDenied = errors.New("access denied by the server")
 
-// Null does a NULL call over a connection, and waits for the reply until the context ends. After an
+// Call does a NULL call over a connection, and waits for the reply until the context ends. After an
 // error the connection cannot be used any more.
-func Null(ctx context.Context, conn net.Conn, xid uint32) error {
+func Call(ctx context.Context, conn net.Conn, xid uint32) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // interrupts reads and writes
 	defer stop()
 	if _, err := conn.Write(encodeCall(xid)); err != nil {
-		return withContextError(ctx, fmt.Errorf("sending a NULL call: %w", withoutSource(err)))
+		return WithContextError(ctx, fmt.Errorf("sending a NULL call: %w", withoutSource(err)))
 	}
 	reply, err := readRecord(conn)
 	if err != nil {
-		return withContextError(ctx, fmt.Errorf("waiting for the reply to a NULL call: %w", withoutSource(err)))
+		return WithContextError(ctx, fmt.Errorf("waiting for the reply to a NULL call: %w", withoutSource(err)))
 	}
 	return checkReply(reply, xid)
 }
@@ -71,9 +65,9 @@ func withoutSource(err error) error {
 	return &stripped
 }
 
-// withContextError adds the error of the context, which is the cause of the other one if the context
+// WithContextError adds the error of the context, which is the cause of the other one if the context
 // has ended.
-func withContextError(ctx context.Context, err error) error {
+func WithContextError(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil {
 		return fmt.Errorf("%w (%w)", err, cause)
 	}
@@ -141,38 +135,4 @@ func checkReply(reply []byte, xid uint32) error {
 		return fmt.Errorf("%w: NFSv4 is not served (accept_stat %d)", ErrProtocol, status)
 	}
 	return nil
-}
-
-// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
-// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
-// nodePort, and that pod receives the node's NFS traffic unencrypted.
-var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
-
-// Reason classifies the error of a probe; "" for no error.
-func Reason(err error) string {
-	certificate := (*tls.CertificateVerificationError)(nil)
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return tunnelspec.ProbeTimeout
-	case errors.As(err, &certificate):
-		return tunnelspec.ProbeCertificate
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return tunnelspec.ProbeRefused
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return tunnelspec.ProbeUnreachable
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return tunnelspec.ProbeClosed
-	case errors.Is(err, ErrDenied):
-		return tunnelspec.ProbeDenied
-	case errors.Is(err, ErrProtocol):
-		return tunnelspec.ProbeProtocol
-	case errors.Is(err, ErrHijacked):
-		return tunnelspec.ProbeHijacked
-	case errors.Is(err, errHandshake):
-		return tunnelspec.ProbeHandshake
-	}
-	return tunnelspec.ProbeOther
 }

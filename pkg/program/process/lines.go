@@ -1,0 +1,48 @@
+package process
+
+import (
+	"io"
+	"strings"
+)
+
+// maxLineBytes bounds a line; the rest of a longer one is dropped.
+const maxLineBytes = 1024
+
+// readBytes is the size of the read buffer of a process. With io.Copy's default of 32 KiB, buffers
+// would be most of a supervisor's memory.
+const readBytes = 2048
+
+// Lines splits the output of a process into lines. It is not safe for concurrent use.
+type Lines struct {
+	rest []byte
+	emit func(string)
+}
+
+// NewLines makes a splitter that calls emit for each line that is not empty.
+func NewLines(emit func(string)) *Lines { return &Lines{emit: emit} }
+
+// ReadFrom implements io.ReaderFrom, which keeps io.Copy from allocating its own buffer.
+func (s *Lines) ReadFrom(r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, readBytes))
+}
+
+// Write never fails.
+func (s *Lines) Write(p []byte) (int, error) {
+	for _, b := range p {
+		switch {
+		case b == '\n':
+			s.Flush()
+		case len(s.rest) < maxLineBytes:
+			s.rest = append(s.rest, b)
+		}
+	}
+	return len(p), nil
+}
+
+// Flush emits what has come since the last line end.
+func (s *Lines) Flush() {
+	if text := strings.TrimRight(string(s.rest), "\r "); text != "" {
+		s.emit(strings.ToValidUTF8(text, "?"))
+	}
+	s.rest = s.rest[:0]
+}
