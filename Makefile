@@ -51,7 +51,8 @@ help: ## Show this list
 
 .PHONY: unit
 unit: lab ## Run the tests that need no cluster
-	STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); export STUNNEL_PATH PROMETHEUS_PATH; \
+	STUNNEL_PATH=$$($(LAB) stunnel); NFS_SERVER_ROOT=$$($(LAB) nfs-server); PROMETHEUS_PATH=$$($(LAB) prometheus); \
+	export STUNNEL_PATH NFS_SERVER_ROOT PROMETHEUS_PATH; \
 	for m in $(MODULES); do go test -C $$m ./...; done
 
 .PHONY: integration-long
@@ -81,8 +82,8 @@ testsum:
 
 .PHONY: race
 race: lab testsum ## Run the unit tests, those with goroutines under the race detector and the lab's with a real NFS server
-	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
-	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
+	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); NFS_SERVER_ROOT=$$($(LAB) nfs-server); \
+	PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; export LAB_GANESHA_ROOT STUNNEL_PATH NFS_SERVER_ROOT PROMETHEUS_PATH; \
 	{ bad=0; for m in hack/lab hack/release test/bench test/histories; do \
 		(cd $$m && $(TESTSUM) --jsonfile $(TESTED)/race-$${m##*/}.json -- ./...) || bad=1; done; exit $$bad; } & others=$$!; \
 	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race-1.json -- -race -timeout 1h $$(hack/concurrent) || failed=1; \

@@ -57,7 +57,12 @@ func (o *Orchestrator) Stunnel(ctx context.Context) (program string, err error) 
 	return o.extractedProgram(ctx, "stunnel", artifacts.Maker.Stunnel)
 }
 
-// Prometheus does the same for Debian's prometheus and promtool, and returns their folder.
+// NFSServer extracts Debian's nfs-ganesha and stunnel with all that they need, and returns the folder.
+func (o *Orchestrator) NFSServer(ctx context.Context) (dir string, err error) {
+	return o.extractedProgram(ctx, "NFS server", artifacts.Maker.NFSServer)
+}
+
+// Prometheus does the same as Stunnel for Debian's prometheus and promtool, and returns their folder.
 func (o *Orchestrator) Prometheus(ctx context.Context) (dir string, err error) {
 	return o.extractedProgram(ctx, "Prometheus", artifacts.Maker.Prometheus)
 }
