@@ -21,6 +21,7 @@ import (
 const (
 	managerPage = "docs/reference/settings-manager.md"
 	nodePage    = "docs/reference/settings-node.md"
+	serverPage  = "docs/reference/nfs-server.md"
 	jobPage     = "docs/reference/mount-jobs.md"
 	namesPage   = "docs/reference/annotations.md"
 	namesFolder = "pkg/api/wellknown"
@@ -43,6 +44,7 @@ func programs() []program {
 		{nodePage, "nodeagent supervise", "cmd/nodeagent-supervise", nil, parseLongHelp},
 		{nodePage, "nodeagent-supervise probe", "cmd/nodeagent-supervise", []string{"probe"}, parseLongHelp},
 		{nodePage, "nodeagent-readahead", "cmd/nodeagent-readahead", nil, parseLongHelp},
+		{serverPage, "nfsserver", "cmd/nfsserver", nil, parseLongHelp},
 		{jobPage, "mountjob", "cmd/mountjob", []string{"run"}, parseShortHelp},
 	}
 }

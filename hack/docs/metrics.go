@@ -16,6 +16,7 @@ const (
 	metricsPage    = "docs/reference/metrics.md"
 	managerMetrics = "efs_stunnel_manager_"
 	nodeMetrics    = "efs_stunnel_node_"
+	serverMetrics  = "efs_stunnel_nfs_server_"
 )
 
 // metric is a row of the page.
@@ -28,7 +29,7 @@ type metric struct {
 func metricFolders() [][2]string {
 	return [][2]string{
 		{"cmd/manager", managerMetrics}, {"pkg/kube", managerMetrics}, {"pkg/manager", managerMetrics},
-		{"pkg/kube/client", nodeMetrics}, {"pkg/kube/forbidden", nodeMetrics}, {"pkg/node", nodeMetrics},
+		{"pkg/kube/client", nodeMetrics}, {"pkg/kube/forbidden", nodeMetrics}, {"pkg/node", nodeMetrics}, {"pkg/server", serverMetrics},
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/server"
 )
 
 // metric is the documentation of a metric on the page.
@@ -84,6 +85,7 @@ func registered(t *testing.T) map[string]metric {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	server.NewMetrics(registry, t.TempDir())
 	agent.New(agent.Options{Events: record.NewFakeRecorder(1), Metrics: registry, Log: log})
 	for _, namespace := range []string{"efs_stunnel_manager", "efs_stunnel_node"} {
 		registry.MustRegister(forbidden.New(namespace, log, time.Now))

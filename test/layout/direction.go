@@ -49,7 +49,7 @@ func floorOf(folder string) (room string, floor int, ok bool) {
 		return room, apiFloor, true
 	case "kube", "program", "queue":
 		return room, machineryFloor, true
-	case "manager", "node", "plugin", "worker":
+	case "manager", "node", "plugin", "server", "worker":
 		return room, programFloor, true
 	}
 	return room, pureFloor, true

@@ -38,7 +38,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Certificate issues a server certificate for DNS names, which expires at the time until.
+// Certificate issues a certificate of a server or a client for DNS names, which expires at the time until.
 func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) tls.Certificate {
 	t.Helper()
 	return a.issue(t, &x509.Certificate{
@@ -47,7 +47,7 @@ func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) 
 		DNSNames:     names,
 		NotAfter:     until,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 }
 

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/program"
+)
+
+func TestSettings(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"help":             {[]string{"--help"}, program.ExitDone, "--shared-file-system"},
+		"version":          {[]string{"version"}, program.ExitDone, "fips140="},
+		"unknown flag":     {[]string{"--export"}, program.ExitUsage, "no such flag"},
+		"relative folder":  {[]string{"--data=data"}, program.ExitUsage, `--data "data": want an absolute path`},
+		"quote in folder":  {[]string{`--data=/a";b`}, program.ExitUsage, "want an absolute path"},
+		"parent in folder": {[]string{"--certificate-directory=/a/../b"}, program.ExitUsage, "want an absolute path"},
+		"bad address":      {[]string{"--listen=2049"}, program.ExitUsage, "want host:port"},
+		"short grace":      {[]string{"--grace-period=1s"}, program.ExitUsage, "from 10s to 10m"},
+		"not a disk":       {[]string{"--data=/tmp/efs-stunnel-no-disk"}, program.ExitFailed, "root of a mounted file system"},
+		"launch":           {[]string{"launch"}, program.ExitFailed, "want launch and the command"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), tt.args, func(string) string { return "" }, &stdout, &stderr)
+			if out := stdout.String() + stderr.String(); code != tt.code || !strings.Contains(out, tt.want) {
+				t.Errorf("got %d and %q, want %d and %q", code, out, tt.code, tt.want)
+			}
+		})
+	}
+}

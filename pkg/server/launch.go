@@ -1,0 +1,99 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/program/process"
+)
+
+// Addresses of the loopback interface.
+const (
+	loopback4 = "127.0.0.1"
+	loopback6 = "::1"
+)
+
+// loopback returns the address on which Ganesha listens: that of IPv4 if the pod has IPv4, because Ganesha
+// looks addresses up and gets only those of families that an interface has.
+func loopback() string {
+	addresses, err := net.InterfaceAddrs()
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.To4() != nil && !network.IP.IsLoopback() {
+			return loopback4
+		}
+	}
+	if err != nil || len(addresses) == 0 {
+		return loopback4
+	}
+	return loopback6
+}
+
+// Launch replaces this process by one of the programs, as the arguments request, which follow those of
+// Options.Launcher. It returns only on error.
+func Launch(args []string) error {
+	switch {
+	case len(args) == 3 && args[0] == stunnelTitle:
+		return process.Launch(args[1], args[2])
+	case len(args) > 1 && args[0] == ganeshaTitle:
+		return launchGanesha(args[1:])
+	}
+	return errors.New("want launch and the command of a program")
+}
+
+// launchGanesha hides IPv6 from Ganesha. Where no interface has an IPv6 address, but the kernel has IPv6,
+// Ganesha would ignore Bind_addr and listen on all addresses, in plain text.
+func launchGanesha(command []string) error {
+	// The kernel keeps the signal and the filter for each thread; the one that calls exec becomes the process.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("having nfs-ganesha end with its parent: %w", err)
+	}
+	if loopback() == loopback4 {
+		if err := denySockets(unix.AF_INET6); err != nil {
+			return fmt.Errorf("denying nfs-ganesha sockets of IPv6: %w", err)
+		}
+	}
+	if err := syscall.Exec(command[0], command, os.Environ()); err != nil {
+		return fmt.Errorf("starting %s: %w", command[0], err)
+	}
+	return nil
+}
+
+// Offsets in seccomp_data: the number of the system call, and the low half of its first argument. The
+// architectures of the images are little-endian.
+const (
+	offsetCall  = 0
+	offsetFirst = 16
+)
+
+// denySockets has the kernel answer calls for sockets of a family as if it did not know the family.
+func denySockets(family uint32) error {
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	unless := func(value uint32, skip uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: skip}
+	}
+	answer := func(result uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result}
+	}
+	filter := []unix.SockFilter{
+		load(offsetCall), unless(unix.SYS_SOCKET, 3),
+		load(offsetFirst), unless(family, 1),
+		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)),
+		answer(unix.SECCOMP_RET_ALLOW),
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	// Without it, a filter needs CAP_SYS_ADMIN.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}

@@ -1,0 +1,296 @@
+// Package server serves the folder of a disk over NFSv4 and TLS: it runs NFS-Ganesha and stunnel as its
+// children, and has no right in the Kubernetes API.
+//
+// Ganesha listens on the loopback only. Its files are opened by handles, so a client can reach all of the
+// file system that the folder is on; Run refuses a folder that shares it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/program/process"
+)
+
+// Options configure Run.
+type Options struct {
+	Data         string // the folder of the mounted disk
+	Certificates string // the folder of a Secret of the type kubernetes.io/tls
+	Run          string // the folder for what lasts as long as the process; its parent exists
+	Listen       string // host:port of stunnel
+	GaneshaPort  int    // on the loopback
+
+	GracePeriod        time.Duration // of clients' leases, and of the time in which they reclaim locks
+	ClientCertificates bool          // required of clients
+	SharedFileSystem   bool          // exports a folder that is not the root of a file system
+
+	Ganesha, Stunnel string   // the programs
+	Launcher         []string // a command that calls Launch with its further arguments
+	// StunnelUser is the uid and gid of stunnel, which has no capability.
+	StunnelUser int
+	// ReapOrphans reaps adopted zombies. The caller must have no other children.
+	ReapOrphans bool
+
+	HTTP    httpserver.Options // without checks
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// file returns the path of a file for as long as the process lasts.
+func (o Options) file(name string) string { return filepath.Join(o.Run, name) }
+
+const (
+	// certificateInterval is the time between two reads of the certificates. The kubelet takes up to a minute
+	// to update them.
+	certificateInterval = 5 * time.Second
+	reapInterval        = 5 * time.Second
+	// Together these are less than the usual 30 s of a pod's termination grace period.
+	stunnelGrace = 3 * time.Second
+	ganeshaGrace = 20 * time.Second
+)
+
+type server struct {
+	options          Options
+	disk             disk
+	metrics          *Metrics
+	stunnel, ganesha *child
+	readiness        *readiness
+	probeAuthority   string   // PEM, which stunnel trusts beside the authorities of clients
+	socket           *os.File // on which stunnel accepts connections
+	served           pair     // with which stunnel serves; zero before the first
+}
+
+// Run serves until the context ends. Then stunnel stops, and Ganesha after it, so that what it has accepted
+// is written. Run returns an error, and serves nothing, if the disk cannot be exported.
+func Run(ctx context.Context, o Options) error {
+	s, err := newServer(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.socket.Close()
+	o.HTTP.Log = o.Log
+	o.HTTP.Ready = []httpserver.Check{{Name: "nfs", Func: s.readiness.check}}
+	status, err := httpserver.Listen(ctx, o.HTTP)
+	if err != nil {
+		return err
+	}
+	// The thread that starts processes must outlive them, and so the context.
+	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	starter := process.NewStarter(lifetime)
+	s.stunnel.starter, s.ganesha.starter = starter, starter
+	o.Log.Info("serving", "path", s.disk.export, "address", o.Listen)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return status.Serve(ctx) })
+	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve} {
+		group.Go(func() error {
+			loop(ctx)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// serve runs both programs until the context ends.
+func (s *server) serve(ctx context.Context) {
+	ganeshaCtx, stopGanesha := context.WithCancel(context.WithoutCancel(ctx))
+	var ganesha sync.WaitGroup
+	defer ganesha.Wait()
+	defer stopGanesha()
+	ganesha.Go(func() { s.ganesha.run(ganeshaCtx) })
+	if !s.waitForCertificate(ctx) {
+		return
+	}
+	var certificates sync.WaitGroup
+	defer certificates.Wait()
+	certificates.Go(func() { s.followCertificates(ctx) })
+	defer context.AfterFunc(ctx, s.refuseConnections)()
+	s.stunnel.run(ctx)
+}
+
+func newServer(ctx context.Context, o Options) (*server, error) {
+	d, err := openDisk(o)
+	if err != nil {
+		return nil, err
+	}
+	client, authority, err := newProbeCertificate(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	s := &server{options: o, disk: d, metrics: NewMetrics(o.Metrics, o.Data), probeAuthority: authority}
+	if err := s.writeFiles(); err != nil {
+		return nil, fmt.Errorf("writing configuration: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	if s.socket, err = socketOf(listener); err != nil {
+		return nil, err
+	}
+	s.readiness = &readiness{address: dialable(listener.Addr()), client: client, err: errNotProbed}
+	s.stunnel = &child{
+		command: s.stunnelCommand, parse: parseStunnel, grace: stunnelGrace,
+		restarts: s.metrics.restarts.WithLabelValues(stunnelTitle), log: o.Log.With("program", stunnelTitle),
+	}
+	s.ganesha = &child{
+		command: s.ganeshaCommand, parse: parseGanesha, isFatal: servesNothing, grace: ganeshaGrace,
+		restarts: s.metrics.restarts.WithLabelValues(ganeshaTitle), log: o.Log.With("program", ganeshaTitle),
+	}
+	return s, nil
+}
+
+// writeFiles makes the folder of the process. stunnel, another user, reads files in it.
+func (s *server) writeFiles() error {
+	o := s.options
+	// An emptyDir is writable to all, and so to stunnel.
+	if err := errors.Join(os.MkdirAll(o.Run, 0o755), os.Chmod(o.Run, 0o755)); err != nil {
+		return err
+	}
+	return errors.Join(
+		makeFolder(o.file("tickets"), 0o700),
+		writeFile(o.file("ganesha.conf"), ganeshaConfig(s.disk, loopback(), o), 0),
+		writeFile(o.file("stunnel.conf"), stunnelConfig(loopback(), o), o.StunnelUser),
+	)
+}
+
+// socketOf returns a copy of a listener's socket that stunnel can inherit, and closes the listener. The copy
+// is not polled by Go, which would make it block.
+func socketOf(listener net.Listener) (*os.File, error) {
+	defer listener.Close()
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("listening for clients: socket of type %T", listener)
+	}
+	file, err := tcp.File()
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	defer file.Close()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	socket := os.NewFile(uintptr(fd), listener.Addr().String())
+	return socket, unix.SetNonblock(fd, true)
+}
+
+// refuseConnections makes the socket stop listening, although stunnel has a copy.
+func (s *server) refuseConnections() {
+	if err := unix.Shutdown(int(s.socket.Fd()), unix.SHUT_RD); err != nil {
+		s.options.Log.Warn("closing the socket of clients failed", "err", err)
+	}
+}
+
+// launch returns the command that starts a program. It has no context: the child stops it by signals, after
+// the context has ended.
+func (s *server) launch(title string, command ...string) *exec.Cmd {
+	args := slices.Concat(s.options.Launcher[1:], []string{title}, command)
+	return exec.Command(s.options.Launcher[0], args...) //nolint:noctx // see above
+}
+
+func (s *server) stunnelCommand() *exec.Cmd {
+	o := s.options
+	cmd := s.launch(stunnelTitle, o.Stunnel, o.file("stunnel.conf"))
+	cmd.ExtraFiles = []*os.File{s.socket} // becomes descriptor 3
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.StunnelUser), Gid: uint32(o.StunnelUser)}}
+	return cmd
+}
+
+// ganeshaCommand has Ganesha use no bus that may be there.
+func (s *server) ganeshaCommand() *exec.Cmd {
+	o := s.options
+	cmd := s.launch(ganeshaTitle, o.Ganesha, "-F", "-L", "STDOUT", "-N", "EVENT", "-f", o.file("ganesha.conf"), "-p", o.file("ganesha.pid"))
+	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+o.file("no-bus"))
+	return cmd
+}
+
+// waitForCertificate reports whether there is a certificate, for which it waits until the context ends.
+func (s *server) waitForCertificate(ctx context.Context) bool {
+	shown := ""
+	for {
+		_, err := s.updateCertificate(time.Now())
+		if err == nil {
+			return true
+		}
+		if err.Error() != shown {
+			shown = err.Error()
+			s.options.Log.Warn("waiting for a certificate", "path", s.options.Certificates, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(certificateInterval):
+		}
+	}
+}
+
+// followCertificates has stunnel serve with new certificates. It keeps open connections.
+func (s *server) followCertificates(ctx context.Context) {
+	shown := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(certificateInterval):
+		}
+		changed, err := s.updateCertificate(time.Now())
+		switch {
+		case err == nil && changed:
+			s.stunnel.signal(syscall.SIGHUP)
+			s.options.Log.Info("stunnel takes a new certificate")
+		case err != nil && err.Error() != shown:
+			s.options.Log.Error("the new certificate is unusable; stunnel keeps the one before", "path", s.options.Certificates, "err", err)
+		}
+		shown = ""
+		if err != nil {
+			shown = err.Error()
+		}
+	}
+}
+
+// updateCertificate copies the certificates for stunnel if they have changed.
+func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
+	o := s.options
+	p, err := readPair(o.Certificates, o.ClientCertificates, now)
+	if err != nil || p.text == s.served.text && p.clients == s.served.clients {
+		return false, err
+	}
+	err = errors.Join(
+		writeFile(o.file(pairFile), p.text, o.StunnelUser),
+		writeFile(o.file(clientsFile), p.clients+"\n"+s.probeAuthority, o.StunnelUser),
+	)
+	if err != nil {
+		return false, fmt.Errorf("copying the certificate: %w", err)
+	}
+	s.served = p
+	s.readiness.serve(p.leaf)
+	s.metrics.certificateEnd.Set(float64(p.leaf.NotAfter.Unix()))
+	return true, nil
+}
+
+func (s *server) reapOrphans(ctx context.Context) {
+	for s.options.ReapOrphans {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reapInterval):
+		}
+		process.ReapOrphans(func(pid int) bool { return s.stunnel.isRunning(pid) || s.ganesha.isRunning(pid) })
+	}
+}
