@@ -28,6 +28,7 @@ func allImages() []image {
 		{"efs-manager", "65532:65532", []string{"manager"}, certificates},
 		{"efs-stunnel", "20490:20490", []string{"nodeagent", "nodeagent-readahead", "nodeagent-supervise"}, stunnel},
 		{"efs-worker", "65532:65532", []string{"mountjob"}, nil},
+		{"efs-stunnel-nfsserver", "0:0", []string{"nfsserver"}, nfsServer},
 	}
 }
 
@@ -36,7 +37,7 @@ func imageArchitectures() []string { return []string{"amd64", "arm64"} }
 
 // debianPackages returns the packages from which hack/images/collect takes files.
 func debianPackages() []string {
-	return []string{"base-files", "ca-certificates", "libgcc-s1", "stunnel4"}
+	return []string{"base-files", "ca-certificates", "libgcc-s1", "nfs-ganesha", "nfs-ganesha-vfs", "stunnel4"}
 }
 
 const authorities = "/usr/share/ca-certificates/mozilla/"
@@ -55,8 +56,8 @@ func certificates(root debian.Root, _ string) ([]debian.File, error) {
 	return []debian.File{release, all}, err
 }
 
-// stunnel returns the program with the libraries that it loads, and the authorities of EFS's certificates.
-func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
+// stunnelProgram returns the program with the libraries that it loads, and the name of the release.
+func stunnelProgram(root debian.Root, triplet string) ([]debian.File, error) {
 	release, err := root.Read("/etc/os-release")
 	if err != nil {
 		return nil, err
@@ -67,6 +68,37 @@ func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
 		return nil, err
 	}
 	files[0].Path = "/usr/local/bin/stunnel"
+	return append(files, release), nil
+}
+
+// nfsServer returns stunnel and NFS-Ganesha with the libraries that they load.
+func nfsServer(root debian.Root, triplet string) ([]debian.File, error) {
+	files, err := stunnelProgram(root, triplet)
+	if err != nil {
+		return nil, err
+	}
+	// Ganesha loads the plugin for local file systems itself, so the program does not name it.
+	ganesha, err := root.Program("/usr/bin/ganesha.nfsd", triplet, "libfsalvfs.so")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range ganesha {
+		if !slices.ContainsFunc(files, func(f debian.File) bool { return f.Path == file.Path }) {
+			files = append(files, file)
+		}
+	}
+	// Where Ganesha looks for file systems, and where it tests at its start whether the kernel has locks of open files.
+	base := files[0].Package
+	return append(files, debian.File{Path: "/etc/mtab", Link: "/proc/mounts", Package: base},
+		debian.File{Path: "/tmp", Link: "/run/efs-stunnel", Package: base}), nil
+}
+
+// stunnel returns stunnel's program, and the authorities of EFS's certificates.
+func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
+	files, err := stunnelProgram(root, triplet)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
 	for _, name := range []string{
 		"Amazon_Root_CA_1", "Amazon_Root_CA_2", "Amazon_Root_CA_3", "Amazon_Root_CA_4",
@@ -75,7 +107,7 @@ func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
 		names = append(names, authorities+name+".crt")
 	}
 	amazon, err := bundle(root, "/etc/efs-stunnel/amazon-roots.pem", names...)
-	return append(files, release, amazon), err
+	return append(files, amazon), err
 }
 
 // bundle returns a file with the certificates of others.
@@ -156,7 +188,7 @@ func owners(files []debian.File) []debian.Package {
 func systemLayer(files []debian.File, packages []debian.Package) []archive.File {
 	var layer []archive.File
 	for _, f := range files {
-		layer = append(layer, archive.File{Name: f.Path[1:], Data: f.Data, Executable: f.Executable()})
+		layer = append(layer, archive.File{Name: f.Path[1:], Link: f.Link, Data: f.Data, Executable: f.Executable()})
 	}
 	for _, p := range packages {
 		layer = append(layer, archive.File{Name: "var/lib/dpkg/status.d/" + p.Name, Data: []byte(p.Control)})

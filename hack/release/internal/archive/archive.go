@@ -16,9 +16,10 @@ import (
 	"time"
 )
 
-// File is a regular file of an archive.
+// File is a file of an archive.
 type File struct {
 	Name       string // relative, with /
+	Link       string // of a symbolic link; "" for a regular file
 	Data       []byte
 	Executable bool
 }
@@ -48,6 +49,9 @@ func Tar(w io.Writer, files []File, at time.Time) error {
 		}
 		header := tar.Header{
 			Typeflag: tar.TypeReg, Name: f.Name, Size: int64(len(f.Data)), Mode: int64(f.mode()), ModTime: at, Format: tar.FormatPAX,
+		}
+		if f.Link != "" {
+			header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, f.Link, 0o777
 		}
 		if err := t.WriteHeader(&header); err != nil {
 			return fmt.Errorf("adding %s: %w", f.Name, err)

@@ -19,13 +19,15 @@ type Root []Package
 // File is a file of a package.
 type File struct {
 	Path    string // as a program opens it
+	Link    string // of a symbolic link; "" for a regular file
 	Data    []byte
 	Package Package
 }
 
-// folders returns the folders in which the loader of a Debian without a cache finds libraries.
+// folders returns the folders in which the loader of a Debian without a cache finds libraries, and those in which
+// NFS-Ganesha finds its own.
 func folders(triplet string) []string {
-	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib", "/usr/lib"}
+	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib", "/usr/lib", "/usr/lib/ganesha", "/usr/lib/" + triplet + "/ganesha"}
 }
 
 // Triplet returns the name of an architecture in paths.
