@@ -114,7 +114,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		return routing.Location(location), err
 	}
 	options.HasRoute, options.ProcSys = topology.HasRoute, os.DirFS("/proc/sys")
-	options.Credentials = certificates.Chain{Log: p.SDKLogger()}.Find
+	options.Credentials, options.ClientCertificateDir = certificates.Chain{Log: p.SDKLogger()}.Find, wellknown.ClientCertificateDir
 	options.Dialer = &probe.Network{CAFile: options.Routing.CAFile, Log: log}
 	options.Clients = func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }
 	options.Listening = func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) }

@@ -59,7 +59,9 @@ func TestAuthoritiesAreCertificatesOnly(t *testing.T) {
 
 func TestAuthorityOfATargetFollowsThePin(t *testing.T) {
 	one := authority(t)
-	pinned, err := ports.DecodePinned(ports.Encode(ports.Table{Targets: map[string]ports.Target{"fs-1": {CACertificates: one}, "nas-1": {CACertificates: one}}}))
+	pinned, err := ports.DecodePinned(ports.Encode(ports.Table{Targets: map[string]ports.Target{
+		"fs-1": {CACertificates: one, ClientCertificate: true}, "nas-1": {CACertificates: one, ClientCertificate: true},
+	}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +76,19 @@ func TestAuthorityOfATargetFollowsThePin(t *testing.T) {
 			t.Errorf("%s: the table has %q", id, stored.Targets[id].CACertificates)
 		}
 	}
+	for _, id := range []string{"fs-1", "nas-1"} {
+		if !stored.Targets[id].ClientCertificate {
+			t.Errorf("%s: want the pin's client_certificate, got %+v", id, stored.Targets[id])
+		}
+	}
 	in.Table, in.Pinned = &stored, ports.Table{}
-	if got := ports.Assign(in).Table.Targets; got["fs-1"].CACertificates != "" || got["nas-1"].CACertificates != one {
+	if got := ports.Assign(in).Table.Targets; got["fs-1"].CACertificates != "" || got["nas-1"].CACertificates != one ||
+		got["fs-1"].ClientCertificate || !got["nas-1"].ClientCertificate {
 		t.Errorf("unpinned: got %+v, want the agents' roots where the API lists the file system, and the last known elsewhere", got)
 	}
 	pinned.Targets["nas-1"] = ports.Target{}
 	in.Pinned = pinned
-	if got := ports.Assign(in).Table.Targets["nas-1"]; got.CACertificates != "" {
+	if got := ports.Assign(in).Table.Targets["nas-1"]; got.CACertificates != "" || got.ClientCertificate {
 		t.Errorf("taken out of the pin: got %+v", got)
 	}
 }

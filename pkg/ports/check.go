@@ -61,6 +61,7 @@ func targetFields(portsRequired bool) check {
 		"dns_name":                    match(hostName, "a host name"),
 		"availability_zone":           match(zoneName, "an availability zone's name"),
 		"ca_certificates":             optional(authorities),
+		"client_certificate":          flag,
 		"not_found_since":             moment,
 		"pinned_only":                 flag,
 		"iam":                         flag,

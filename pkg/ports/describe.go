@@ -62,7 +62,7 @@ func (p *planner) describeListed(t Target, fs efs.FileSystem) Target {
 	if p.in.DNSSuffix != "" {
 		t.DNSName = fs.ID + "." + p.in.DNSSuffix
 	}
-	t.AvailabilityZone, t.CACertificates = "", ""
+	t.AvailabilityZone, t.CACertificates, t.ClientCertificate = "", "", false
 	if zoneName.MatchString(fs.AvailabilityZone) {
 		t.AvailabilityZone = fs.AvailabilityZone
 	}
@@ -153,7 +153,7 @@ func (t Target) merge(pin Target, listed bool) Target {
 	t.Name = cmp.Or(pin.Name, t.Name)
 	t.DNSName = cmp.Or(pin.DNSName, t.DNSName)
 	t.AvailabilityZone = cmp.Or(pin.AvailabilityZone, t.AvailabilityZone)
-	t.CACertificates = pin.CACertificates // one that was taken out is trusted no longer
+	t.CACertificates, t.ClientCertificate = pin.CACertificates, pin.ClientCertificate // one that was taken out is trusted no longer
 	if !listed && pin.HasAddress() {
 		t.AddressBySubnet, t.AddressByZone, t.IPv6BySubnet, t.IPv6ByZone = nil, nil, nil, nil
 	}

@@ -50,17 +50,18 @@ func TestEncode(t *testing.T) {
 			table: ports.Table{
 				Targets: map[string]ports.Target{"fs-34a3p3": {
 					Name: "shared", Port: 20490,
-					AddressBySubnet:  addresses("subnet-b4oup3be", "10.0.1.4", "subnet-ao4u3pai", "10.0.0.4"),
-					AddressByZone:    addresses("us-east-1a", "10.0.0.4"),
-					IPv6BySubnet:     addresses("subnet-ao4u3pai", "fd00::4", "subnet-c", "2001:10:20:30:40:50:10:20"),
-					IPv6ByZone:       addresses("us-east-1a", "fd00::4"),
-					DNSName:          "fs-34a3p3.efs.us-east-1.amazonaws.com",
-					AvailabilityZone: "us-east-1a",
-					NotFoundSince:    noon,
-					PinnedOnly:       true,
-					IAM:              true,
-					Lanes:            3,
-					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
+					AddressBySubnet:   addresses("subnet-b4oup3be", "10.0.1.4", "subnet-ao4u3pai", "10.0.0.4"),
+					AddressByZone:     addresses("us-east-1a", "10.0.0.4"),
+					IPv6BySubnet:      addresses("subnet-ao4u3pai", "fd00::4", "subnet-c", "2001:10:20:30:40:50:10:20"),
+					IPv6ByZone:        addresses("us-east-1a", "fd00::4"),
+					DNSName:           "fs-34a3p3.efs.us-east-1.amazonaws.com",
+					AvailabilityZone:  "us-east-1a",
+					NotFoundSince:     noon,
+					PinnedOnly:        true,
+					IAM:               true,
+					Lanes:             3,
+					ClientCertificate: true,
+					AccessPoints:      map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
 				}},
 				Source:     "123456789012/us-east-1",
 				Retired:    []int{20493, 20491},
@@ -75,6 +76,7 @@ efs_stunnel_targets:
         iam: true
         stunnel_port: 20510
     availability_zone: us-east-1a
+    client_certificate: true
     dns_name: fs-34a3p3.efs.us-east-1.amazonaws.com
     iam: true
     lanes: 3

@@ -50,8 +50,9 @@ type Target struct {
 	DNSName          string                `yaml:"dns_name,omitempty"`          // what the server's certificate must name; "" when unknown
 	AvailabilityZone string                `yaml:"availability_zone,omitempty"` // One Zone file systems only
 	// CACertificates are the authorities of its servers' certificates in PEM; "" for those of the agents' CA file.
-	CACertificates string    `yaml:"ca_certificates,omitempty"`
-	NotFoundSince  time.Time `yaml:"not_found_since,omitempty"` // when a complete listing first lacked it; zero while it is listed
+	CACertificates    string    `yaml:"ca_certificates,omitempty"`
+	ClientCertificate bool      `yaml:"client_certificate,omitempty"` // tunnels show the agents' client certificate for servers of one's own
+	NotFoundSince     time.Time `yaml:"not_found_since,omitempty"`    // when a complete listing first lacked it; zero while it is listed
 	// PinnedOnly means that the administrator has pinned it and no listing has shown it. It may be
 	// another account's: then the API never finds it, whether it exists or not.
 	PinnedOnly   bool                   `yaml:"pinned_only,omitempty"`

@@ -49,7 +49,7 @@ func fullTable() ports.Table {
 		Targets: map[string]ports.Target{"fs-1": {
 			Name: "n", Port: 1, AddressBySubnet: addresses("s", "10.0.0.4"), AddressByZone: addresses("z", "10.0.0.4"),
 			IPv6BySubnet: addresses("s", "fd00::4"), IPv6ByZone: addresses("z", "fd00::4"),
-			DNSName: "d", CACertificates: "certificates", AvailabilityZone: "z", NotFoundSince: noon, PinnedOnly: true, IAM: true, Lanes: 2, Unknown: some,
+			DNSName: "d", CACertificates: "certificates", ClientCertificate: true, AvailabilityZone: "z", NotFoundSince: noon, PinnedOnly: true, IAM: true, Lanes: 2, Unknown: some,
 			AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 2, IAM: true, Unknown: some}},
 		}},
 		Source: "123456789012/us-east-1", Retired: []int{3}, LastUpdate: noon, Unknown: some,

@@ -44,6 +44,20 @@ const (
 	TargetsKey       = "efs-stunnel.yaml"   // the data key of both
 )
 
+// Objects of NFS servers in the manager's namespace.
+const (
+	ServerAuthoritySecret = "efs-stunnel-nfs-ca"     // the authority of servers and of their clients
+	ServerClientSecret    = "efs-stunnel-nfs-client" // the certificate and key that agents show to servers
+	// ClientCertificateDir is where agents have ServerClientSecret mounted.
+	ClientCertificateDir = "/etc/efs-stunnel/nfs-client"
+)
+
+// ServerCertificateSecret returns the name of the Secret with the certificate of a server, by that of its Service.
+func ServerCertificateSecret(service string) string { return service + "-tls" }
+
+// ServerHost returns the DNS name that the certificate of a server must have, by its Service.
+func ServerHost(service, namespace string) string { return service + "." + namespace + ".svc" }
+
 // Names of the objects that the manager creates.
 const (
 	// RootVolumePrefix and a file system id name its root volume and its root claim.

@@ -57,8 +57,10 @@ type Options struct {
 	HasRoute func(...netip.Addr) bool
 	// Credentials gets the node's AWS credentials, for client certificates with IAM.
 	Credentials func(ctx context.Context, region string) (clientcert.Credentials, error)
-	Dialer      probe.Dialer
-	Clients     func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
+	// ClientCertificateDir has the client certificate for servers that are not EFS.
+	ClientCertificateDir string
+	Dialer               probe.Dialer
+	Clients              func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
 	// Listening lists the listening sockets of this process' user, which is that of all node agents.
 	Listening func() (sockets.Listeners, error)
 	// Status reads the supervisor's status file. It must not block.
@@ -137,7 +139,7 @@ func New(o Options) *Agent {
 	a.statusSeenAt = a.started
 	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)
 	a.certificates = certificates.New(certificates.Options{
-		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
+		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Installed: o.ClientCertificateDir, Log: o.Log,
 		Changed: func() { a.inbox.put(func(*inputs) {}) },
 	})
 	a.metrics = newMetrics(o.Metrics)

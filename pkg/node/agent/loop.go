@@ -218,7 +218,7 @@ func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
 func (a *Agent) peer(t routing.Tunnel) probe.Peer {
 	peer := probe.Peer{Host: t.Host, CAFile: t.CAFile}
 	if t.Certificate.File != "" {
-		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.Key().Path()
+		peer.Cert, peer.Key = t.Certificate.File, t.Certificate.Key
 	}
 	return peer
 }

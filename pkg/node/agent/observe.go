@@ -175,7 +175,7 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	settings.Region = cmp.Or(a.options.Region, a.location.Region)
 	settings.CASum = a.roots.read(settings.CAFile, a.options.Log)
 	settings.OwnCAFile = func(tunnel string) string { return a.options.Dir.Authorities(tunnel).Path() }
-	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
+	settings.DNSSuffix = topology.DNSSuffix(settings.Region)
 	in := routing.Input{
 		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files, Specs: a.written,
 		Standby: a.standby(), Used: a.used(now), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,

@@ -171,10 +171,15 @@ func (c *certificate) recordFailure(err error, now time.Time) {
 	c.problem, c.due = err.Error(), now.Add(delay)
 }
 
-// status is what the agent reports of the certificate that is in use, at the path of its file.
-func (c *certificate) status(file string) routing.Certificate {
+// status is what the agent reports of the certificate that is in use, at the path of its file. One that was read has
+// its key in the same file; all others have the node's.
+func (c *certificate) status(file, nodeKey string) routing.Certificate {
 	current := c.current()
-	status := routing.Certificate{Identity: current.Identity, File: file, Until: current.Until, Problem: cmp.Or(c.problem, current.problem)}
+	key := nodeKey
+	if current.Identity.Installed {
+		key = file
+	}
+	status := routing.Certificate{Identity: current.Identity, File: file, Key: key, Until: current.Until, Problem: cmp.Or(c.problem, current.problem)}
 	if current.file != nil {
 		status.Sum = fmt.Sprintf("%x", sha256.Sum256(current.file))
 	}

@@ -44,6 +44,7 @@ var sharedKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Gen
 type node struct {
 	*testing.T
 	dir     confdir.Dir
+	secret  string // the folder with the Secret of the client certificate
 	key     *rsa.PrivateKey
 	changes atomic.Int64
 
@@ -65,7 +66,7 @@ func inBubble(t *testing.T, test func(n *node)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &node{T: t, dir: dir, key: key, err: errors.New("there are none")}
+		n := &node{T: t, dir: dir, secret: t.TempDir(), key: key, err: errors.New("there are none")}
 		n.writeKey()
 		test(n)
 	})
@@ -85,7 +86,7 @@ func (n *node) writeKey() {
 // start runs a renewer until the returned function is called.
 func (n *node) start(wanted map[string]clientcert.Identity) (r *certificates.Renewer, end func()) {
 	r = certificates.New(certificates.Options{
-		Dir: n.dir, Node: "node-1", Credentials: n.fetchCredentials,
+		Dir: n.dir, Node: "node-1", Credentials: n.fetchCredentials, Installed: n.secret,
 		Changed: func() { n.changes.Add(1) }, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(n.Context())

@@ -35,6 +35,9 @@ type Options struct {
 	// Credentials gets the node's AWS credentials, for certificates with IAM only. It may use the
 	// network. The region is the file system's.
 	Credentials func(ctx context.Context, region string) (clientcert.Credentials, error)
+	// Installed is the directory with the certificate and the key, tls.crt and tls.key, that an administrator has
+	// given the agents, for identities that are Installed.
+	Installed string
 	// Changed is called when Certificates has changed. It must not block.
 	Changed func()
 	Log     *slog.Logger
@@ -146,7 +149,7 @@ func (r *Renewer) due(iam bool, now time.Time) map[string]*certificate {
 func (r *Renewer) publish() {
 	published := make(map[string]routing.Certificate, len(r.certificates))
 	for name, c := range r.certificates {
-		published[name] = c.status(r.options.Dir.Certificate(name).Path())
+		published[name] = c.status(r.options.Dir.Certificate(name).Path(), r.options.Dir.Key().Path())
 	}
 	r.mu.Lock()
 	changed := !maps.Equal(r.published, published)
@@ -170,6 +173,10 @@ func (r *Renewer) untilDue(now time.Time) time.Duration {
 
 // renew makes or renews the certificates that are due. A failure for one tunnel affects no other.
 func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
+	maps.DeleteFunc(due, r.isRead)
+	if len(due) == 0 {
+		return
+	}
 	keyErr := r.ensureKey()
 	fetched := map[string]fetchedCredentials{} // by region
 	for _, name := range slices.Sorted(maps.Keys(due)) {
@@ -229,9 +236,13 @@ func (r *Renewer) fail(name string, c *certificate, err error) {
 	}
 }
 
-// write stores the certificate in its file before it is published.
 func (r *Renewer) write(name string, c *certificate, credentials clientcert.Credentials, now time.Time) error {
 	next, err := c.renewed(r.key, r.options.Node, credentials, now)
+	return r.replace(name, c, next, err)
+}
+
+// replace stores the next certificate in the file, unless there was an error, before it is published.
+func (r *Renewer) replace(name string, c, next *certificate, err error) error {
 	if err == nil {
 		err = r.options.Dir.Certificate(name).Write(next.file)
 	}

@@ -38,11 +38,13 @@ type Identity struct {
 	AccessPoint string `json:"accessPoint,omitempty"` // "" for the file system itself
 	IAM         bool   `json:"iam,omitempty"`         // signed with the node's IAM credentials
 	Region      string `json:"region,omitempty"`      // that the signature is for; only with IAM
+	// Installed means that an administrator has given the agents the certificate, and that Make makes none.
+	Installed bool `json:"installed,omitempty"`
 }
 
-// SameTarget reports whether two identities are for the same file system and access point.
+// SameTarget reports whether two identities are for the same file system and access point, and from the same source.
 func (i Identity) SameTarget(other Identity) bool {
-	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
+	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint && i.Installed == other.Installed
 }
 
 // Request is what a certificate is made from, besides the key.

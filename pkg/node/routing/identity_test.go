@@ -19,7 +19,6 @@ func withAccessPoint(change func(*routing.Input)) routing.Input {
 		target := threeZones()
 		target.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20500}}
 		in.Table.Targets["fs-1"] = target
-		in.Settings.KeyFile = "/client.key"
 		if change != nil {
 			change(in)
 		}
@@ -33,10 +32,10 @@ func accessPointIdentity() clientcert.Identity {
 }
 
 func TestAccessPointNeedsCertificate(t *testing.T) {
-	good := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Sum: strings.Repeat("a", 64)}
+	good := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Key: "/client.key", Sum: strings.Repeat("a", 64)}
 	other := good
 	other.Identity.IAM = true
-	failed := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Problem: "disk full"}
+	failed := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Key: "/client.key", Problem: "disk full"}
 	notRenewed := good
 	notRenewed.Problem = "disk full"
 	tests := map[string]struct {
@@ -73,7 +72,7 @@ func TestAccessPointNeedsCertificate(t *testing.T) {
 func TestSpecificationChangesWithTheCertificate(t *testing.T) {
 	specWith := func(sum string) string {
 		plan := routing.NewPlan(withAccessPoint(func(in *routing.Input) {
-			in.Certificates = map[string]routing.Certificate{accessPointTunnel: {Identity: accessPointIdentity(), File: "/c.pem", Sum: sum}}
+			in.Certificates = map[string]routing.Certificate{accessPointTunnel: {Identity: accessPointIdentity(), File: "/c.pem", Key: "/client.key", Sum: sum}}
 		}))
 		if len(plan.Tunnels) != 2 || plan.Tunnels[1].Name != accessPointTunnel {
 			t.Fatalf("got %+v", plan)
@@ -98,6 +97,10 @@ func TestIdentities(t *testing.T) {
 		want   map[string]clientcert.Identity
 	}{
 		"an access point": {nil, map[string]clientcert.Identity{accessPointTunnel: accessPointIdentity()}},
+		"a server that wants the certificate of the agents": {
+			func(_ *routing.Input, t *ports.Target) { t.ClientCertificate, t.AccessPoints, t.IAM = true, nil, true },
+			map[string]clientcert.Identity{"fs-1": {FileSystem: "fs-1", Installed: true}},
+		},
 		"IAM for the file system only": {
 			func(_ *routing.Input, t *ports.Target) { t.IAM = true },
 			map[string]clientcert.Identity{
@@ -145,7 +148,7 @@ func TestIdentities(t *testing.T) {
 
 func TestTunnelContinuesWithoutIAMUntilThereIsACertificate(t *testing.T) {
 	const problem = "there are no credentials"
-	anonymous := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Sum: strings.Repeat("a", 64)}
+	anonymous := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Key: "/client.key", Sum: strings.Repeat("a", 64)}
 	before := withAccessPoint(func(in *routing.Input) {
 		in.Certificates = map[string]routing.Certificate{accessPointTunnel: anonymous}
 	})
@@ -164,7 +167,7 @@ func TestTunnelContinuesWithoutIAMUntilThereIsACertificate(t *testing.T) {
 			notReplaced := anonymous
 			notReplaced.Problem = problem
 			in.Certificates = map[string]routing.Certificate{
-				accessPointTunnel: notReplaced, "fs-1": {Identity: clientcert.Identity{FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, File: "/fs.pem", Problem: problem},
+				accessPointTunnel: notReplaced, "fs-1": {Identity: clientcert.Identity{FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, File: "/fs.pem", Key: "/client.key", Problem: problem},
 			}
 			change(in)
 		}))

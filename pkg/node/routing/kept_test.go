@@ -102,7 +102,7 @@ func TestPortOfAnotherTargetIsNotKept(t *testing.T) {
 }
 
 func TestCertificateOfAMissingTargetIsRenewed(t *testing.T) {
-	held := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Sum: strings.Repeat("a", 64)}
+	held := routing.Certificate{Identity: accessPointIdentity(), File: "/c.pem", Key: "/client.key", Sum: strings.Repeat("a", 64)}
 	in := withAccessPoint(func(in *routing.Input) { in.Certificates = map[string]routing.Certificate{accessPointTunnel: held} })
 	first := routing.NewPlan(in)
 	for _, tunnel := range first.Tunnels {

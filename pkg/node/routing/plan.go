@@ -37,7 +37,6 @@ type Settings struct {
 	// the region is unknown.
 	DNSSuffix  string
 	Region     string // of the node; "" when unknown
-	KeyFile    string // of all client certificates
 	ServerPort uint16 // of mount targets
 	Reserved   []int  // local ports that no tunnel may have
 }
@@ -244,7 +243,7 @@ func (b *builder) spec(t Tunnel, order []MountTarget) tunnelspec.Tunnel {
 		CAFile: t.CAFile, CASum: t.CASum, Restart: t.Restart, Lanes: t.Lanes,
 	}
 	if t.Certificate.File != "" {
-		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
+		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, t.Certificate.Key
 	}
 	return s
 }
@@ -353,5 +352,5 @@ func (b *builder) lastCertificate(last tunnelspec.Tunnel) Certificate {
 	if held := b.in.Certificates[last.Name]; held.Sum != "" && held.File == last.Cert {
 		return held
 	}
-	return Certificate{File: last.Cert, Sum: last.CertSum}
+	return Certificate{File: last.Cert, Key: last.Key, Sum: last.CertSum}
 }

@@ -139,6 +139,7 @@ func usable(address netip.Addr) bool {
 type Certificate struct {
 	Identity clientcert.Identity // that of the certificate: an earlier one, while none can be made with the current
 	File     string
+	Key      string    // the file of its key
 	Sum      string    // the SHA-256 of the file in hexadecimal; "" while there is none
 	Until    time.Time // when servers stop accepting it
 	Problem  string    // why it cannot be made or renewed; "" without a problem
@@ -163,8 +164,12 @@ func Identities(in Input) map[string]clientcert.Identity {
 }
 
 // identityOf returns a tunnel's identity. An access point needs a certificate also without IAM: only
-// the certificate names the access point, and without it the server exports the whole file system.
+// the certificate names the access point, and without it the server exports the whole file system. A server of one's
+// own has no IAM.
 func identityOf(key ports.Key, target ports.Target, s Settings) (identity clientcert.Identity, needed bool) {
+	if target.ClientCertificate {
+		return clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, Installed: true}, true
+	}
 	identity = clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
 	if key.AccessPoint != "" {
 		identity.IAM = target.AccessPoints[key.AccessPoint].IAM
@@ -204,7 +209,7 @@ func (b *builder) certificate(t Tunnel, state State) (Certificate, UnusableTarge
 		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "the region that its client certificate must be signed " +
 			"for is unknown; let the manager write dns_name, or set --aws-region"}
 	case held.Identity == t.Identity && held.Problem != "":
-		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "its client certificate cannot be made: " + held.Problem}
+		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "its client certificate cannot be made or read: " + held.Problem}
 	}
 	return Certificate{}, UnusableTarget{Reason: awaitingCertificate}
 }
