@@ -87,6 +87,8 @@ func (o *options) settings() *settings.Set {
 func (o *options) bindDiscovery(g *settings.Group) {
 	g.Add(settings.OneOf(&o.discovery, "source", wellknown.DiscoveryAWS, wellknown.DiscoveryNone), "discovery", "",
 		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
+	g.Add(settings.Bool(&o.loops.Servers), "nfs-servers", "",
+		"also use the NFS servers that Services of the manager's namespace name, as the component nfs-server grants it")
 	g.Add(settings.Duration(&o.loops.PollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
 		"time between two listings of the file systems, plus up to 10 % jitter")
 	g.Add(settings.Text(&o.region, "region", client.CheckRegion), "aws-region", "AWS_REGION",

@@ -67,6 +67,7 @@ var reasons = map[string]reason{
 	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
 	wellknown.EventFileSystemMissing: {Listed, "",
 		"aws efs describe-file-systems --file-system-id ID; check --file-system-ids, --file-system-tags and the account"},
+	wellknown.EventServerMissing:      {Listed, "", "create the server's Service again, as the component nfs-server has it"},
 	wellknown.EventRootVolumeConflict: {RootVolumeReady, "", "delete or move the object that the message names, or remove the other installation"},
 
 	wellknown.EventSweepFailed:  {Swept, "", "the log of the sweep Job; it is retried"},
@@ -74,6 +75,7 @@ var reasons = map[string]reason{
 
 	wellknown.EventDiscoveryFailed:     {DiscoveryWorks, "", "what the message advises: IAM permissions, credentials, network of the manager"},
 	wellknown.EventFileSystemsExcluded: {DiscoveryWorks, "", "what the message says, or change --file-system-tags or --file-system-ids of the manager"},
+	wellknown.EventServerRefused:       {DiscoveryWorks, "", "correct the Service that the message names"},
 	wellknown.EventTableNotStored:      {TableStored, "", "what the message says: size, a policy or webhook, or a permission of the manager's Role"},
 	wellknown.EventTableUnreadable:     {TableStored, "", "correct the ConfigMap that the message names"},
 	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "", "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},

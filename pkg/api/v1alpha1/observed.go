@@ -40,6 +40,7 @@ type FileSystem struct {
 const (
 	SourceEFS    = "EFS"    // the EFS API lists it
 	SourcePinned = "Pinned" // it is in the pinned table
+	SourceServer = "Server" // a Service with the label of an NFS server names it
 )
 
 // FileSystemStatus is written by the leading manager.

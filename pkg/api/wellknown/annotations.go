@@ -66,6 +66,8 @@ const (
 	// AnnotationUnsuccessful, on a mount Job whose outcome was used, says that some of its operations are not done: until
 	// the Job is deleted, later attempts depend on them.
 	AnnotationUnsuccessful = keyPrefix + "unsuccessful"
+	// AnnotationCACertificates, on the Service of an NFS server, is its certificate authority in PEM.
+	AnnotationCACertificates = keyPrefix + "ca-certificates"
 	// AnnotationFirstClaim, on a mount Job, is the namespace and name of the claim that it was created for.
 	AnnotationFirstClaim = keyPrefix + "first-claim"
 )
@@ -162,6 +164,12 @@ const (
 	ProgramManager = "manager"
 	ProgramAgent   = "node-agent"
 )
+
+// LabelManagedBy is Kubernetes': the program that writes an object.
+const LabelManagedBy = "app.kubernetes.io/managed-by"
+
+// LabelServer, on a Service of the manager's namespace, is the id of the target that the NFS server behind it becomes.
+const LabelServer = keyPrefix + "server"
 
 // LabelInstallation marks a FileSystem with the namespace of the installation that writes it: no other one changes it.
 const LabelInstallation = keyPrefix + "installation"

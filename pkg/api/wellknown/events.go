@@ -15,6 +15,8 @@ const (
 	EventPortConflict        = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
 	EventAddressConflict     = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
 	EventAuthorityEnds       = "AuthorityEnds"      // the certificate authority of a target has ended, or will within 30 days
+	EventServerRefused       = "ServerRefused"      // the Service of an NFS server is not used; the message says why
+	EventServerMissing       = "ServerMissing"      // no Service of an NFS server, and no pin, names a target any longer; it stays as it was
 	EventTableUnreadable     = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
 	// EventRootVolumeConflict: an object that is not ours, or another installation's root volume, has
 	// a root volume's or root claim's name.

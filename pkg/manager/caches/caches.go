@@ -35,6 +35,8 @@ type Caches struct {
 	Jobs, Pods, Warnings cache.SharedIndexInformer
 	// Each of one object.
 	Table, Pinned cache.SharedIndexInformer
+	// Services are those of the manager's namespace; nil without WatchServices.
+	Services cache.SharedIndexInformer
 
 	metadata  metadata.Interface
 	namespace string
@@ -63,6 +65,12 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 		errs = append(errs, k.informer.SetTransform(trim))
 	}
 	return c, logging.Errors(errs...)
+}
+
+// WatchServices adds the Services of the manager's namespace. It is to be called before Run.
+func (c *Caches) WatchServices(client kubernetes.Interface) error {
+	c.Services = core.NewServiceInformer(client, c.namespace, 0, cache.Indexers{})
+	return c.Services.SetTransform(newTrimmer().trim)
 }
 
 const (
@@ -111,7 +119,7 @@ type kind struct {
 func (c *Caches) kinds() []kind {
 	const cluster = metav1.NamespaceAll
 	core, own := corev1.SchemeGroupVersion, c.namespace
-	return []kind{
+	all := []kind{
 		{"claims", c.Claims, core.WithResource("persistentvolumeclaims"), cluster, ""},
 		{"volumes", c.Volumes, core.WithResource("persistentvolumes"), cluster, ""},
 		{"storage classes", c.Classes, storagev1.SchemeGroupVersion.WithResource("storageclasses"), cluster, ""},
@@ -122,4 +130,8 @@ func (c *Caches) kinds() []kind {
 		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table, core.WithResource("configmaps"), own, onlyTable},
 		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned, core.WithResource("configmaps"), own, onlyPinned},
 	}
+	if c.Services != nil {
+		all = append(all, kind{"Services", c.Services, core.WithResource("services"), own, ""})
+	}
+	return all
 }

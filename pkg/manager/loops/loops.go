@@ -46,6 +46,7 @@ type Settings struct {
 	Batch int                // operations in one batch of a Job at most
 	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
 	UsageInterval     time.Duration
+	Servers           bool     // Services of the manager's namespace name NFS servers
 	FinishBinding     bool     // claims are bound whose volumes the cluster's binder is late for
 	SharedVolumePaths []string // the namespaces whose SharedVolumes may name a path
 }
@@ -106,6 +107,11 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	var err error
 	if l.Caches, err = caches.New(client, o.Metadata, o.Jobs.Namespace); err != nil {
 		return nil, fmt.Errorf("making the caches: %w", err)
+	}
+	if o.Servers {
+		if err := l.Caches.WatchServices(client); err != nil {
+			return nil, fmt.Errorf("making the caches: %w", err)
+		}
 	}
 	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, caches.SharedVolumesOptions{
 		Interval: o.SharedVolumeInterval, Log: o.Log,

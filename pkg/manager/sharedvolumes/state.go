@@ -119,8 +119,6 @@ func (s state) port() int {
 	return s.targets.Port(s.object.Spec.FileSystemID)
 }
 
-const labelManagedBy = "app.kubernetes.io/managed-by"
-
 // pair returns the object's volume and claim. Pods may mount the claim, so it is kept.
 func (s state) pair() volumes.Pair {
 	volume, claim := newPair(s.object, s.port())
@@ -133,12 +131,12 @@ func newPair(o *v1alpha1.SharedVolume, port int) (*corev1.PersistentVolume, *cor
 	r := volumes.Reserved{
 		VolumeMeta: metav1.ObjectMeta{
 			Name:        volumeName(o),
-			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment, wellknown.LabelFileSystemID: o.Spec.FileSystemID},
+			Labels:      map[string]string{wellknown.LabelManagedBy: wellknown.ManagerDeployment, wellknown.LabelFileSystemID: o.Spec.FileSystemID},
 			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o), wellknown.AnnotationFileSystemID: o.Spec.FileSystemID},
 		},
 		ClaimMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: claimName(o),
-			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment},
+			Labels:      map[string]string{wellknown.LabelManagedBy: wellknown.ManagerDeployment},
 			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o)},
 		},
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, MountOptions: strings.Split(wellknown.DefaultMountOptions, ","),

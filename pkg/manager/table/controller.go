@@ -202,7 +202,7 @@ func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
 	}
 	c.publishSnapshot(p.snapshot)
 	p.decision.table = stored
-	c.shown.Store(&shown{p.table, p.pinned})
+	c.shown.Store(&shown{p.table, p.pinned, p.servers})
 	c.queue.AddAfter(objectsKey, settleTime)
 	c.decision.Store(p.decision)
 	c.queue.Add(rootsKey)
@@ -261,7 +261,10 @@ func (c *Controller) watch() error {
 	); err != nil {
 		return fmt.Errorf("watching for discovery: %w", err)
 	}
-	return nil
+	if c.caches.Services == nil {
+		return nil
+	}
+	return onChange(c.caches.Services, anyChange[*corev1.Service], table)
 }
 
 // onChange enqueues on changes that matter. Before is nil for a new object, and after for a deleted one.

@@ -130,7 +130,7 @@ func (s state) conditions() []notice {
 		n.about = s.pinned.object
 		all = append(all, n)
 	}
-	return slices.Concat(all, pollConditions(s.inventory), fileSystemConditions(s.inventory), optionConditions(s.volumes))
+	return slices.Concat(all, s.serverConditions(), pollConditions(s.inventory), fileSystemConditions(s.inventory), optionConditions(s.volumes))
 }
 
 // blocker is what keeps everything from being decided, for the claims that wait; "" while it is only

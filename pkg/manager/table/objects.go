@@ -43,7 +43,9 @@ type objectsMemory struct {
 // shown is a table in force, and the targets that were pinned then.
 type shown struct {
 	table  ports.Table
-	pinned map[string]ports.Target
+	pinned map[string]ports.Target // with the servers
+
+	servers map[string]ports.Target
 }
 
 // report reports notices, and has the objects follow if a condition has changed.
@@ -298,6 +300,9 @@ func (s *shown) fileSystems(
 		fs := v1alpha1.FileSystemStatus{DisplayName: target.Name, Port: target.Port, Source: v1alpha1.SourceEFS, MountTargets: mountTargets(target)}
 		if _, pinned := s.pinned[id]; pinned {
 			fs.Source = v1alpha1.SourcePinned
+		}
+		if _, isServer := s.servers[id]; isServer {
+			fs.Source = v1alpha1.SourceServer
 		}
 		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, withUnusable(byName[id], snapshot.FileSystems[id].Unusable, now), before[id].Conditions, now)
 		wanted[id] = fs

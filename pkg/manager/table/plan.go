@@ -19,7 +19,9 @@ import (
 type state struct {
 	memory
 	table       document
-	pinned      document // with the last good table, if there was one
+	pinned      document // with the last good table, if there was one, and the servers
+	servers     map[string]ports.Target
+	noServers   []server // whose Services cannot be used
 	unconfirmed bool     // the table in the cache may be behind the apiserver's
 	live        bool     // the table was read from the apiserver; if it is lost, volumes too
 	volumes     []*corev1.PersistentVolume
@@ -45,7 +47,8 @@ type plan struct {
 	readLive bool // nothing can be planned before the table is read from the apiserver
 	write    bool
 	table    ports.Table
-	pinned   map[string]ports.Target
+	pinned   map[string]ports.Target // with the servers
+	servers  map[string]ports.Target
 	decision *decision // nil while nothing can be decided
 	snapshot targets.Snapshot
 	missing  []string    // file systems of which the EFS API must say whether they exist
@@ -133,7 +136,7 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 		numbers: v.numbers(s), notices: s.conditions(),
 		decision: &decision{pinned: s.pinned.object, roots: map[string]int{}, removes: s.pinned.table != nil},
 	}
-	p.seen, p.pinned = v.seen, v.pinned
+	p.seen, p.pinned, p.servers = v.seen, v.pinned, s.servers
 	if n, ok := excludedNotice(p.snapshot); ok {
 		p.notices = append(p.notices, n)
 	}

@@ -55,6 +55,9 @@ func (c *Controller) observeTable() state {
 	s.table = readTable(newest(cached, c.table.stored))
 	s.pinned = readPinned(c.caches.PinnedConfigMap(), c.table.pinned)
 	c.table.pinned = s.pinned.table
+	if c.caches.Services != nil {
+		s = s.withServers(readServers(caches.All[*corev1.Service](c.caches.Services)))
+	}
 	s.volumes = caches.All[*corev1.PersistentVolume](c.caches.Volumes)
 	for _, job := range caches.All[*batchv1.Job](c.caches.Jobs) {
 		if name, err := mountjobs.Identify(job); err == nil && name.Kind.HasOperations() {
@@ -254,8 +257,8 @@ func withTable(object *corev1.ConfigMap, namespace string, table ports.Table) *c
 		next = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: wellknown.TargetsConfigMap,
 			Labels: map[string]string{
-				"app.kubernetes.io/name":       "efs-stunnel",
-				"app.kubernetes.io/managed-by": wellknown.ManagerDeployment,
+				"app.kubernetes.io/name": "efs-stunnel",
+				wellknown.LabelManagedBy: wellknown.ManagerDeployment,
 			},
 		}}
 	}

@@ -178,7 +178,7 @@ func (p *Prober) pod(node, request string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: podPrefix, Namespace: p.Namespace,
-			Labels: map[string]string{wellknown.LabelAppComponent: partPreflight, "app.kubernetes.io/managed-by": "kubectl-efs-stunnel"},
+			Labels: map[string]string{wellknown.LabelAppComponent: partPreflight, wellknown.LabelManagedBy: "kubectl-efs-stunnel"},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node, HostNetwork: true, DNSPolicy: corev1.DNSDefault, RestartPolicy: corev1.RestartPolicyNever,

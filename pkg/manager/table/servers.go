@@ -1,0 +1,134 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// serverLocation is where a server's address is in the table, in place of a subnet: a Service has no zone.
+const serverLocation = "service"
+
+// server is an NFS server that a Service names.
+type server struct {
+	service *corev1.Service
+	id      string
+	target  ports.Target
+	err     error // why the Service cannot be used
+}
+
+// readServers reads the Services with the label of a server, the oldest first.
+func readServers(services []*corev1.Service) (all []server) {
+	for _, service := range services {
+		if id, ok := service.Labels[wellknown.LabelServer]; ok {
+			s := server{service: service, id: id}
+			s.target, s.err = serverTarget(service, id)
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b server) int {
+		if order := a.service.CreationTimestamp.Compare(b.service.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.service.Name, b.service.Name)
+	})
+	return all
+}
+
+// serverTarget returns the target of a server. Its certificate must name the Service, as clients in the cluster do.
+func serverTarget(service *corev1.Service, id string) (ports.Target, error) {
+	t := ports.Target{
+		Name: service.Name, DNSName: wellknown.ServerHost(service.Name, service.Namespace), ClientCertificate: true,
+		CACertificates: service.Annotations[wellknown.AnnotationCACertificates],
+	}
+	if err := ports.CheckTargetID(id); err != nil {
+		return t, fmt.Errorf("label %s: %w", wellknown.LabelServer, err)
+	}
+	if efs.CheckFileSystemID(id) == nil {
+		return t, fmt.Errorf("label %s: %s is the id of an Amazon EFS file system; want one that does not begin with fs-", wellknown.LabelServer, id)
+	}
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == wellknown.NFSPort }) {
+		return t, fmt.Errorf("it has no port %d; want one", wellknown.NFSPort)
+	}
+	for _, text := range service.Spec.ClusterIPs {
+		switch address, _ := netip.ParseAddr(text); { // that of a headless Service is "None"
+		case address.Is4():
+			t.AddressBySubnet = map[string]netip.Addr{serverLocation: address}
+		case address.IsValid():
+			t.IPv6BySubnet = map[string]netip.Addr{serverLocation: address}
+		}
+	}
+	if !t.HasAddress() {
+		return t, errors.New("it has no cluster IP; want a Service of type ClusterIP that is not headless")
+	}
+	if _, err := ports.Authorities(t.CACertificates); err != nil {
+		return t, fmt.Errorf("annotation %s: %w; the certificate Job, or whoever made the server's certificate, writes it",
+			wellknown.AnnotationCACertificates, err)
+	}
+	return t, nil
+}
+
+// withServers adds the servers to the pinned targets, which they are to everything that follows. What the administrator
+// has pinned stays as it is, and so does the older of two Services with one id.
+func (s state) withServers(all []server) state {
+	if s.pinned.table == nil {
+		return s // nothing is assigned
+	}
+	merged := *s.pinned.table
+	merged.Targets = maps.Clone(merged.Targets)
+	if merged.Targets == nil {
+		merged.Targets = map[string]ports.Target{}
+	}
+	s.servers = map[string]ports.Target{}
+	for _, one := range all {
+		_, pinned := s.pinned.table.Targets[one.id]
+		_, taken := s.servers[one.id]
+		switch {
+		case one.err != nil:
+		case pinned:
+			one.err = fmt.Errorf("ConfigMap %s has a target %s, too, and takes precedence; want an id that no other target has", wellknown.PinnedConfigMap, one.id)
+		case taken:
+			one.err = fmt.Errorf("Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
+		default:
+			merged.Targets[one.id], s.servers[one.id] = one.target, one.target
+			continue
+		}
+		s.noServers = append(s.noServers, one)
+	}
+	s.pinned.table = &merged
+	return s
+}
+
+// serverConditions are about Services that are refused, and about servers of the table that no Service names.
+func (s state) serverConditions() (all []notice) {
+	for _, r := range s.noServers {
+		n := condition("Service "+r.service.Name, wellknown.EventServerRefused, fmt.Sprintf("Service %s is not used as an NFS server: %v", r.service.Name, r.err))
+		n.about = r.service
+		all = append(all, n)
+	}
+	if s.table.table == nil || s.pinned.table == nil {
+		return all
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.table.table.Targets)) {
+		target := s.table.table.Targets[id]
+		if _, named := s.pinned.table.Targets[id]; named || !target.ClientCertificate || !target.NotFoundSince.IsZero() {
+			continue
+		}
+		all = append(all, notice{Condition: status.Condition{
+			Subject: status.Subject{Kind: status.FileSystem, Name: id}, Reason: wellknown.EventServerMissing,
+			Message: fmt.Sprintf("no usable Service with the label %s=%s, and no pinned target, names %s any longer: its port %d and its last addresses stay",
+				wellknown.LabelServer, id, id, target.Port),
+		}})
+	}
+	return all
+}
