@@ -1,5 +1,6 @@
 // Command manager provisions and deletes the volumes of a cluster. It runs in two or more replicas, one
-// of which is the leader; see --help for its settings.
+// of which is the leader; see --help for its settings. With the argument certificates it makes and renews the
+// certificates of NFS servers of one's own, and ends.
 //
 // While the apiserver or AWS is unavailable, also at the start, the manager says so in its log and in
 // /readyz, and retries. It exits with code 0 when it is asked to end; with 1 if it loses its Lease or
@@ -47,10 +48,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, e client.Environment, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == certificatesCommand {
+		return renewCertificates(ctx, args[1:], e, stdout, stderr)
+	}
 	o, set, err := parseOptions(args, e)
 	switch {
 	case err != nil:
-		return program.ExitWithout(set, err, "  manager [flags]\n  manager version\n", stdout, stderr)
+		return program.ExitWithout(set, err, "  manager [flags]\n  manager certificates [flags]\n  manager version\n", stdout, stderr)
 	case o.version:
 		fmt.Fprintln(stdout, "manager", buildinfo.Read())
 		return program.ExitDone

@@ -17,14 +17,18 @@ func TestRun(t *testing.T) {
 		code           int
 		stdout, stderr string // "" for nothing at all
 	}{
-		"help":           {"--help", 0, "--efs-polling-interval duration", ""},
-		"short help":     {"-h", 0, "Rarely needed:", ""},
-		"version":        {"version", 0, "manager ", ""},
-		"version's flag": {"--version", 0, "manager ", ""},
-		"a bad setting":  {"--log-format=xml", 2, "", "manager: --log-format \"xml\": want text or json\n"},
-		"no image":       {"", 2, "", "manager: --worker-image or WORKER_IMAGE is missing"},
-		"no cluster":     {image, 1, "", `level=ERROR msg="manager ends because of an error" err="looking for the apiserver`},
-		"no file":        {image + "--kubeconfig=/no/such --log-format=json", 1, "", `"msg":"manager ends because of an error","err":"reading --kubeconfig`},
+		"help":                       {"--help", 0, "--efs-polling-interval duration", ""},
+		"short help":                 {"-h", 0, "Rarely needed:", ""},
+		"version":                    {"version", 0, "manager ", ""},
+		"version's flag":             {"--version", 0, "manager ", ""},
+		"a bad setting":              {"--log-format=xml", 2, "", "manager: --log-format \"xml\": want text or json\n"},
+		"no image":                   {"", 2, "", "manager: --worker-image or WORKER_IMAGE is missing"},
+		"no cluster":                 {image, 1, "", `level=ERROR msg="manager ends because of an error" err="looking for the apiserver`},
+		"help for certificates":      {"certificates --help", 0, "--servers names", ""},
+		"certificates of no server":  {"certificates", 2, "", "manager certificates: --servers is missing"},
+		"certificates of a bad name": {"certificates --servers=A", 2, "", "manager certificates: --servers \"A\""},
+		"certificates outside":       {"certificates --servers=nfs", 1, "", `level=ERROR msg="certificates are not all in order" err="looking for the apiserver`},
+		"no file":                    {image + "--kubeconfig=/no/such --log-format=json", 1, "", `"msg":"manager ends because of an error","err":"reading --kubeconfig`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

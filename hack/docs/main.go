@@ -40,6 +40,7 @@ type program struct {
 func programs() []program {
 	return []program{
 		{managerPage, "manager", "cmd/manager", nil, parseLongHelp},
+		{managerPage, "manager certificates", "cmd/manager", []string{"certificates"}, parseLongHelp},
 		{nodePage, "nodeagent", "cmd/nodeagent", nil, parseLongHelp},
 		{nodePage, "nodeagent supervise", "cmd/nodeagent-supervise", nil, parseLongHelp},
 		{nodePage, "nodeagent-supervise probe", "cmd/nodeagent-supervise", []string{"probe"}, parseLongHelp},
