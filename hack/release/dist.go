@@ -74,7 +74,7 @@ func writeManifests(o options, at time.Time, built []built) error {
 		return fmt.Errorf("rendering the base: %w", err)
 	}
 	files := map[string][]byte{"install.yaml": text}
-	for _, overlay := range []string{"eks", "openshift"} {
+	for _, overlay := range []string{"eks", "openshift", "standalone"} {
 		if files["install-"+overlay+".yaml"], err = sources.Overlay(overlay, names); err != nil {
 			return err
 		}

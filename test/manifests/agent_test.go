@@ -56,11 +56,11 @@ func TestRestartNeedsNoRegistry(t *testing.T) {
 			t.Errorf("container %s has the pull policy %q", c.Name, c.ImagePullPolicy)
 		}
 	}
-	for _, overlay := range []string{"eks", "openshift"} {
+	for overlay, count := range map[string]int{"eks": 3, "openshift": 3, "standalone": 4} {
 		var k struct {
 			Images []struct{ Name, NewTag, Digest string }
 		}
-		if err := yaml.Unmarshal(text(t, deploy, "overlays", overlay, "kustomization.yaml"), &k); err != nil || len(k.Images) != 3 {
+		if err := yaml.Unmarshal(text(t, deploy, "overlays", overlay, "kustomization.yaml"), &k); err != nil || len(k.Images) != count {
 			t.Fatalf("overlay %s has %d images, %v", overlay, len(k.Images), err)
 		}
 		for _, image := range k.Images {

@@ -46,7 +46,7 @@ func TestPageOfPoliciesNamesEachPrivilege(t *testing.T) {
 func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	pods := map[string]corev1.PodSpec{}
-	for _, folder := range []string{"base", "components"} {
+	for _, folder := range []string{"base", "components", "nfs-server"} {
 		for _, text := range documents(t, deploy+"/"+folder) {
 			var object struct {
 				metav1.ObjectMeta `json:"metadata"`
@@ -56,7 +56,7 @@ func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 				continue // a list of JSON patches
 			}
-			isWorkload := object.Kind == "Deployment" || object.Kind == "DaemonSet"
+			isWorkload := slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "Job"}, object.Kind)
 			if isWorkload && len(object.Spec.Template.Spec.Containers) > 0 && object.Spec.Template.Spec.Containers[0].Image != "" {
 				pods[object.Name] = object.Spec.Template.Spec
 			}
@@ -68,7 +68,7 @@ func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 	} {
 		pods[name] = jobPod(t, kind)
 	}
-	if len(pods) < 7 {
+	if len(pods) < 9 {
 		t.Fatalf("found only %d pods", len(pods))
 	}
 	return pods

@@ -48,6 +48,7 @@ func components() []component {
 		{"fips", "fips"},
 		{"monitoring", "monitoring"},
 		{"networkPolicy", "network-policy"},
+		{"nfsServer", "nfs-server"},
 		{"pinnedTargets", "pinned-targets"},
 		{"readAhead", "read-ahead"},
 		{"sharedVolumes", "shared-volumes"},
@@ -395,5 +396,5 @@ func (s Spec) image(name string) image {
 
 // imageValues returns the names of the images in the values and in the base.
 func imageValues() map[string]string {
-	return map[string]string{"manager": "efs-manager", "agent": "efs-stunnel", "worker": "efs-worker"}
+	return map[string]string{"manager": "efs-manager", "agent": "efs-stunnel", "nfsServer": "efs-stunnel-nfsserver", "worker": "efs-worker"}
 }

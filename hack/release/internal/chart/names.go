@@ -23,7 +23,7 @@ func (s Spec) replace(tree any, runbooks string) any {
 		replaceNames(t)
 	case string:
 		for value, name := range imageValues() {
-			if t == s.Images[name] {
+			if image := s.Images[name]; image != "" && t == image {
 				own := s.image(name)
 				return verbatim(fmt.Sprintf("{{ include %q (dict %q .Values.images.%s %q %q %q %q) | quote }}",
 					"efs-stunnel.image", "image", value, "tag", own.Tag, "digest", own.Digest))

@@ -14,7 +14,7 @@ import (
 func TestValuesChangeObjects(t *testing.T) {
 	chart := load(t, spec(t))
 	before := byHelm(t, chart, "")
-	const deployment, daemonSet, readAhead = "Deployment efs-stunnel/efs-manager", "DaemonSet efs-stunnel/efs-stunnel", "DaemonSet efs-stunnel/efs-read-ahead"
+	const deployment, daemonSet, readAhead, nfsServer = "Deployment efs-stunnel/efs-manager", "DaemonSet efs-stunnel/efs-stunnel", "DaemonSet efs-stunnel/efs-read-ahead", "StatefulSet efs-stunnel/efs-nfs-server"
 	tests := map[string]struct{ values, object, want string }{
 		"tag":            {"images: {worker: {digest: '', tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
 		"only a tag":     {"images: {worker: {tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
@@ -85,6 +85,11 @@ func TestValuesChangeObjects(t *testing.T) {
 		"Prometheus":      {"components: {monitoring: true}\nmonitoring: {labels: {release: p}}", "ServiceMonitor efs-stunnel/efs-stunnel", `"release":"p"`},
 		"rules":           {"components: {monitoring: true}\nmonitoring: {labels: {release: p}}", "PrometheusRule efs-stunnel/efs-stunnel", `"release":"p"`},
 		"interval":        {"components: {monitoring: true}\nmonitoring: {interval: 15s}", "ServiceMonitor efs-stunnel/efs-manager", `"interval":"15s"`},
+		"server's disk":   {"components: {nfsServer: true}\nnfsServer: {size: 1Ti, storageClassName: fast}", nfsServer, `"requests":{"storage":"1Ti"}},"storageClassName":"fast"`},
+		"server's flags":  {"components: {nfsServer: true}\nnfsServer: {args: [--shared-file-system]}", nfsServer, `"args":["--shared-file-system"]`},
+		"server's memory": {"components: {nfsServer: true}\nnfsServer: {resources: {limits: {memory: 9Gi}}}", nfsServer, `"memory":"9Gi"`},
+		"server's pull":   {"components: {nfsServer: true}\nimagePullSecrets: [{name: pull}]", nfsServer, `"imagePullSecrets":[{"name":"pull"}]`},
+		"pull renewals":   {"components: {nfsServer: true}\nimagePullPolicy: Always", "CronJob efs-stunnel/efs-nfs-certificates", `"imagePullPolicy":"Always"`},
 		"runbooks":        {"components: {monitoring: true}\nmonitoring: {runbookURL: 'https://example.com/alerts'}", "PrometheusRule efs-stunnel/efs-stunnel", `"runbook_url":"https://example.com/alerts#efstunneldown"`},
 	}
 	for name, tt := range tests {

@@ -1,6 +1,9 @@
 package chart
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // extendContainers appends users' arguments, variables and mounts to those of the containers.
 func extendContainers(trees map[identity]any) error {
@@ -103,4 +106,44 @@ func extendReadAhead(trees map[identity]any) error {
 	}
 	setPullPolicy(container)
 	return nil
+}
+
+// extendServer makes values of what users set of the component's server, and has it and its Jobs pull their images
+// without service accounts of their own.
+func extendServer(trees map[identity]any) error {
+	const server = identity("StatefulSet/efs-nfs-server")
+	for id, path := range map[identity][]any{
+		server:                         {},
+		"Job/efs-nfs-certificates":     {},
+		"CronJob/efs-nfs-certificates": {"spec", "jobTemplate"},
+	} {
+		tree, err := ofComponent(trees, id)
+		if err != nil {
+			return err
+		}
+		if err := set(tree, part(".Values.imagePullSecrets"), append(path, pod("imagePullSecrets")...)...); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		found, err := get(tree, append(path, pod("containers", 0)...)...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		container, ok := found.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: %T is no container", id, found)
+		}
+		setPullPolicy(container)
+		if id == server {
+			container["args"] = extend(container["args"], ".Values.nfsServer.args")
+			container["resources"] = verbatim("{{ toJson .Values.nfsServer.resources }}")
+		}
+	}
+	tree, err := ofComponent(trees, server)
+	if err != nil {
+		return err
+	}
+	claim := []any{"spec", "volumeClaimTemplates", 0, "spec"}
+	return errors.Join(
+		set(tree, verbatim("{{ .Values.nfsServer.size | quote }}"), append(claim, "resources", "requests", "storage")...),
+		set(tree, part(".Values.nfsServer.storageClassName"), append(claim, "storageClassName")...))
 }

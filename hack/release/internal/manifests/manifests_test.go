@@ -7,7 +7,7 @@ import (
 
 func images() Images {
 	all := Images{}
-	for _, name := range []string{"efs-manager", "efs-stunnel", "efs-worker"} {
+	for _, name := range []string{"efs-manager", "efs-stunnel", "efs-stunnel-nfsserver", "efs-worker"} {
 		all[name] = "registry.example.com/storage/" + name + "@sha256:" + strings.Repeat("0", 64)
 	}
 	return all
@@ -24,19 +24,39 @@ func read(t *testing.T) Source {
 
 // TestImagesArePinned: that of mount Jobs, too, which is in an environment variable.
 func TestImagesArePinned(t *testing.T) {
-	for _, overlay := range []string{"eks", "openshift"} {
+	for _, overlay := range []string{"eks", "openshift", "standalone"} {
 		text, err := read(t).Overlay(overlay, images())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, image := range images() {
-			if !strings.Contains(string(text), ": "+image+"\n") {
-				t.Errorf("overlay %s does not have the image %s", overlay, image)
+			wanted := name != "efs-stunnel-nfsserver" || overlay == "standalone"
+			if strings.Contains(string(text), ": "+image+"\n") != wanted {
+				t.Errorf("overlay %s and the image %s: want that it has it: %v", overlay, image, wanted)
 			}
 			if strings.Contains(string(text), name+":v1") {
 				t.Errorf("overlay %s has an image %s that is not the release's", overlay, name)
 			}
 		}
+	}
+}
+
+// TestStandaloneHasOneServer: with its certificates, on both sides, and without AWS.
+func TestStandaloneHasOneServer(t *testing.T) {
+	text, err := read(t).Overlay("standalone", images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"- --discovery=none\n", "- --nfs-servers\n", "- --shared-file-system\n", "efs-stunnel.gnuthought.com/server: nfs\n",
+		"secretName: efs-nfs-server-tls\n", "secretName: efs-stunnel-nfs-client\n", "- --servers=efs-nfs-server\n", "storage: 10Gi\n",
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("it has no %q", part)
+		}
+	}
+	if strings.Count(string(text), "kind: StatefulSet\n") != 1 || strings.Contains(string(text), "--file-system-tags") {
+		t.Errorf("got\n%s", text)
 	}
 }
 
@@ -132,7 +152,7 @@ func TestBaseIsWithoutTheOverlaysParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"fargate", "efs-read-ahead", "efs-stunnel-host-ports", "--file-system-tags", "--usage-interval"} {
+	for _, part := range []string{"--nfs-servers", "nfs-client", "fargate", "efs-read-ahead", "efs-stunnel-host-ports", "--file-system-tags", "--usage-interval"} {
 		if strings.Contains(string(text), part) {
 			t.Errorf("the base has %s", part)
 		}
