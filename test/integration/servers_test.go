@@ -125,7 +125,7 @@ func TestServiceWithAnIDInUseIsRefused(t *testing.T) {
 	f.waitForTarget(id, atAddressOf(older))
 	younger := f.createServer("b-younger", id)
 	f.check(f.renewCertificates(f.Client, time.Now(), "b-younger"))
-	f.waitForEvent(younger, "ServerRefused", "Service b-younger is not used as an NFS server: Service a-older")
+	f.waitForEvent(younger, "ServerRefused", "Service b-younger is not used as an NFS server: the Service a-older")
 	f.waitForEvent(f.createServer("c-wrong", "NFS"), "ServerRefused", "want 1 to 43 lower-case letters")
 	f.waitForTarget(id, atAddressOf(older))
 	f.waitForBound(f.createClaim("data"))

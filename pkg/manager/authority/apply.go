@@ -92,7 +92,7 @@ func (o Options) read(ctx context.Context, client kubernetes.Interface, leaves [
 		case err != nil:
 			return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 		case secret.Labels[wellknown.LabelManagedBy] != managedBy:
-			return nil, fmt.Errorf("Secret %s is not this program's, which writes only those with the label %s=%s: delete the Secret, or this Job and its CronJob",
+			return nil, fmt.Errorf("the Secret %s is not this program's, which writes only those with the label %s=%s: delete the Secret, or this Job and its CronJob",
 				name, wellknown.LabelManagedBy, managedBy)
 		}
 		all[name] = secret

@@ -96,9 +96,9 @@ func (s state) withServers(all []server) state {
 		switch {
 		case one.err != nil:
 		case pinned:
-			one.err = fmt.Errorf("ConfigMap %s has a target %s, too, and takes precedence; want an id that no other target has", wellknown.PinnedConfigMap, one.id)
+			one.err = fmt.Errorf("the ConfigMap %s has a target %s, too, and takes precedence; want an id that no other target has", wellknown.PinnedConfigMap, one.id)
 		case taken:
-			one.err = fmt.Errorf("Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
+			one.err = fmt.Errorf("the Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
 		default:
 			merged.Targets[one.id], s.servers[one.id] = one.target, one.target
 			continue
