@@ -112,7 +112,8 @@ func (s state) withServers(all []server) state {
 // serverConditions are about Services that are refused, and about servers of the table that no Service names.
 func (s state) serverConditions() (all []notice) {
 	for _, r := range s.noServers {
-		n := condition("Service "+r.service.Name, wellknown.EventServerRefused, fmt.Sprintf("Service %s is not used as an NFS server: %v", r.service.Name, r.err))
+		message := fmt.Sprintf("Service %s is not used as an NFS server: %v", r.service.Name, r.err)
+		n := condition(message, wellknown.EventServerRefused, message) // another cause is another condition
 		n.about = r.service
 		all = append(all, n)
 	}
