@@ -344,21 +344,21 @@ func TestFaultsAreSetAndClearedAtRunTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := l.target(t, "10.90.1.200").ID
-	delay := 5 * time.Millisecond
-	if err := l.client.UpdateMountTarget(ctx, id, admin.MountTargetChange{Mode: terminator.Refuse, Certificate: terminator.ExpiredCertificate, Delay: &delay}); err != nil {
+	delay, plain := 5*time.Millisecond, true
+	if err := l.client.UpdateMountTarget(ctx, id, admin.MountTargetChange{Mode: terminator.Refuse, Certificate: terminator.ExpiredCertificate, Delay: &delay, Plain: &plain}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.efs().DescribeFileSystems(ctx, nil); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
 		t.Errorf("got %v", err)
 	}
-	if target := l.target(t, "10.90.1.200"); target.Mode != terminator.Refuse || target.Certificate != terminator.ExpiredCertificate || target.Delay != delay {
+	if target := l.target(t, "10.90.1.200"); target.Mode != terminator.Refuse || target.Certificate != terminator.ExpiredCertificate || target.Delay != delay || !target.Plain {
 		t.Errorf("got %+v", target)
 	}
 	if err := l.client.ClearFaults(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if target := l.target(t, "10.90.1.200"); target.Delay != 0 {
-		t.Errorf("after clear: delay %s", target.Delay)
+	if target := l.target(t, "10.90.1.200"); target.Delay != 0 || target.Plain {
+		t.Errorf("after clear: delay %s, plain %t", target.Delay, target.Plain)
 	}
 	if _, err := l.efs().DescribeFileSystems(ctx, nil); err != nil {
 		t.Errorf("after clear: %v", err)

@@ -23,6 +23,7 @@ type MountTargetChange struct {
 	Mode        terminator.Mode            `json:"mode,omitempty"`        // until cleared or restarted
 	Certificate terminator.CertificateKind `json:"certificate,omitempty"` // until cleared or restarted
 	Delay       *time.Duration             `json:"delay,omitempty"`       // until cleared or restarted
+	Plain       *bool                      `json:"plain,omitempty"`       // until cleared or restarted
 	Partitions  *terminator.Partitions     `json:"partitions,omitempty"`  // until restarted
 	Rate        *int                       `json:"rate,omitempty"`        // until cleared or restarted
 }

@@ -127,6 +127,9 @@ func (s *server) updateMountTarget(ctx context.Context, id string, c MountTarget
 	if err == nil && c.Delay != nil {
 		err = target.SetDelay(*c.Delay)
 	}
+	if err == nil && c.Plain != nil {
+		target.SetPlain(*c.Plain)
+	}
 	if err == nil && c.Partitions != nil {
 		err = target.SetPartitions(*c.Partitions)
 	}

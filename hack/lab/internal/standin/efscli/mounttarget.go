@@ -45,6 +45,7 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 		"  --mode drop     a black hole: packets are dropped, also those of open connections\n" +
 		"  --mode silent   TCP and TLS work, but nothing is answered; open connections stall\n" +
 		"--delay 5ms holds back what is sent in each direction for that time, so that a round trip takes 10 ms more. It limits no throughput.\n" +
+		"--plain serves new clients without TLS, too, as EFS does.\n" +
 		"--partitions 3 spreads new connections over three partitions, on one of which a client's requests work, and answers program 400123. " +
 		"--rate 1000000 limits what each connection gets to as many bytes per second. 0 ends either."
 	flags := cmd.Flags()
@@ -62,7 +63,8 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 	flags.Var(oneof.Flag(&partitions.Answer, terminator.Answers()), "partition-answer", "with --partitions: "+oneof.Join(terminator.Answers()))
 	flags.Uint32Var(&partitions.Lanes, "partition-lanes", 5, "with --partitions: `connections` that a client may have")
 	flags.Uint32Var(&partitions.BytesPerMilli, "partition-rate", 314572, "with --partitions: `bytes` per millisecond from which it may have them")
-	rate := 0
+	rate, plain := 0, false
+	flags.BoolVar(&plain, "plain", false, "serve new clients without TLS, too; --plain=false ends it")
 	flags.IntVar(&rate, "rate", 0, "`bytes` per second that each connection gets; 0 is no limit")
 	cmd.PreRun = func(*cobra.Command, []string) {
 		if flags.Changed("partitions") {
@@ -71,8 +73,11 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 		if flags.Changed("rate") {
 			change.Rate = &rate
 		}
+		if flags.Changed("plain") {
+			change.Plain = &plain
+		}
 	}
-	cmd.MarkFlagsOneRequired("state", "mode", "certificate", "delay", "partitions", "rate")
+	cmd.MarkFlagsOneRequired("state", "mode", "certificate", "delay", "plain", "partitions", "rate")
 	return cmd
 }
 

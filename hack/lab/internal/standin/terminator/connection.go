@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
@@ -64,7 +65,17 @@ func (c *connection) abort(reset bool) {
 
 // serve handles the connection to its end.
 func (c *connection) serve(ctx context.Context, kind CertificateKind) {
-	secure, err := c.handshake(ctx, kind)
+	if !c.target.servesPlain() {
+		c.serveTLS(ctx, c.tcp, kind)
+	} else if client, isTLS := c.peek(); isTLS {
+		c.serveTLS(ctx, client, kind)
+	} else {
+		c.servePlain(ctx, client)
+	}
+}
+
+func (c *connection) serveTLS(ctx context.Context, client net.Conn, kind CertificateKind) {
+	secure, err := c.handshake(ctx, client, kind)
 	// While the gate is shut, the client must not see the connection closed either.
 	c.target.gate.pass(c.done)
 	if c.closed() {
@@ -82,11 +93,16 @@ func (c *connection) serve(ctx context.Context, kind CertificateKind) {
 		}
 		return
 	}
-	client, err := c.greet(secure)
+	greeted, err := c.greet(secure)
 	if err != nil {
 		c.target.refuse(c, err)
 		return
 	}
+	c.forward(greeted, backend)
+}
+
+// forward copies both directions to their ends.
+func (c *connection) forward(client, backend duplex) {
 	var both sync.WaitGroup
 	both.Go(func() { c.copy(backend, client, func(int) {}) })
 	both.Go(func() {
@@ -96,14 +112,14 @@ func (c *connection) serve(ctx context.Context, kind CertificateKind) {
 	both.Wait()
 }
 
-func (c *connection) handshake(ctx context.Context, kind CertificateKind) (*tls.Conn, error) {
+func (c *connection) handshake(ctx context.Context, client net.Conn, kind CertificateKind) (*tls.Conn, error) {
 	config, err := c.target.Certificates.serverConfig(kind)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	secure := tls.Server(c.tcp, config)
+	secure := tls.Server(client, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
@@ -221,9 +237,19 @@ func (c *connection) receive(from duplex, held chan<- parcel) {
 	}
 }
 
+// shortHold is up to which time a thread sleeps instead of a goroutine, whose timers may be a millisecond late.
+const shortHold = 3 * time.Millisecond
+
 // hold waits until a time, or until the connection is closed.
 func (c *connection) hold(until time.Time) {
 	wait := time.Until(until)
+	if wait <= 0 {
+		return
+	}
+	for ; wait > 0 && wait <= shortHold; wait = time.Until(until) { // again after a signal
+		nap := syscall.NsecToTimespec(wait.Nanoseconds())
+		_ = syscall.Nanosleep(&nap, nil)
+	}
 	if wait <= 0 {
 		return
 	}

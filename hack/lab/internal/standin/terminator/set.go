@@ -71,10 +71,11 @@ func (s *Set) Get(id string) (*Target, error) {
 	return nil, fmt.Errorf("mount target %s does not run", id)
 }
 
-// Clear sets all mount targets to mode ok with a valid certificate and without a delay.
+// Clear sets all mount targets to mode ok with a valid certificate, without a delay and for TLS only.
 func (s *Set) Clear(ctx context.Context) error {
 	var failures []error
 	for _, t := range s.all() {
+		t.SetPlain(false)
 		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetDelay(0), t.SetRate(0), t.SetMode(ctx, OK))
 	}
 	return errors.Join(failures...)

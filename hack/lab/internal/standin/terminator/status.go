@@ -16,6 +16,7 @@ type Status struct {
 	Mode         Mode            `json:"mode"`
 	Certificate  CertificateKind `json:"certificate"`
 	Delay        time.Duration   `json:"delay"` // in each direction
+	Plain        bool            `json:"plain"` // clients without TLS are served, too
 	Partitions   Partitions      `json:"partitions"`
 	Wrong        int             `json:"wrong"`   // connections with requests of another partition's client
 	Rate         int             `json:"rate"`    // of each connection to its client, bytes per second; 0 without limit
@@ -43,7 +44,7 @@ func (t *Target) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{
-		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate, Delay: t.delay, Partitions: t.partitions, Wrong: t.wrong, Rate: t.rate,
+		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate, Delay: t.delay, Plain: t.plain, Partitions: t.partitions, Wrong: t.wrong, Rate: t.rate,
 		Open: len(t.live), Total: t.total, Refused: t.refused, LastRefusal: t.lastRefusal,
 		Refusals:    maps.Clone(t.refusals),
 		Connections: []ConnectionStatus{},

@@ -50,6 +50,7 @@ type Target struct {
 	mode        Mode               // guarded by mu
 	certificate CertificateKind    // guarded by mu
 	delay       time.Duration      // guarded by mu; of what is sent in each direction
+	plain       bool               // guarded by mu; clients without TLS are served, too
 	partitions  Partitions         // guarded by mu
 	assigned    int                // guarded by mu; connections that lead to a partition
 	homes       map[string]int     // guarded by mu; the partition of each client
