@@ -62,8 +62,8 @@ integration-long: lab ## Kill the manager before and after each of its writes
 
 .PHONY: unit-long
 unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses
-	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
-	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/node/supervise ./cmd/nodeagent-supervise
+	STUNNEL_PATH=$$($(LAB) stunnel); $(LAB) strace; export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
+	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels|TestSystemCallsOfARequest' ./pkg/node/supervise ./cmd/nodeagent-supervise ./pkg/stunnelcfg
 
 .PHONY: browser
 browser: lab ## Test the plugin's dashboard in a headless browser, which is installed

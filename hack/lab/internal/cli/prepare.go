@@ -27,6 +27,7 @@ func prepareCommands() []*cobra.Command {
 		pathCommand("browser", "Install Debian's Chromium, which labs do without, and print its path", (*orchestrate.Orchestrator).Browser),
 		pathCommand("buildah", "Install Debian's buildah and mmdebstrap, which build hack/images/Dockerfile, and print buildah's path", (*orchestrate.Orchestrator).Buildah),
 		pathCommand("arm64", "Install Debian's qemu-user-static, which runs programs for arm64, and print the path of its program", (*orchestrate.Orchestrator).Arm64),
+		pathCommand("strace", "Install Debian's strace, which counts system calls in tests, and print its path", (*orchestrate.Orchestrator).Strace),
 		pathCommand("prometheus", "Download only Debian's Prometheus, install nothing, and print a folder of programs that run it", (*orchestrate.Orchestrator).Prometheus),
 	}
 }

@@ -42,13 +42,13 @@ func TestComponentsPrintsTheFolder(t *testing.T) {
 // Programs that are installed need no packages.
 func TestInstalledProgramsPrintTheirPath(t *testing.T) {
 	bin := t.TempDir()
-	for _, program := range []string{"buildah", "chromium", "mmdebstrap", "qemu-aarch64-static"} {
+	for _, program := range []string{"buildah", "chromium", "mmdebstrap", "qemu-aarch64-static", "strace"} {
 		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv("PATH", bin)
-	for command, program := range map[string]string{"arm64": "qemu-aarch64-static", "browser": "chromium", "buildah": "buildah"} {
+	for command, program := range map[string]string{"arm64": "qemu-aarch64-static", "browser": "chromium", "buildah": "buildah", "strace": "strace"} {
 		var stdout, stderr bytes.Buffer
 		err := Run(t.Context(), []string{command}, &stdout, &stderr)
 		if want := filepath.Join(bin, program) + "\n"; err != nil || stdout.String() != want {

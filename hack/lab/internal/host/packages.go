@@ -47,6 +47,12 @@ func InstallArm64(ctx context.Context, notes io.Writer) (string, error) {
 	return installed(ctx, notes, "qemu-aarch64-static", map[string]string{"qemu-aarch64-static": "qemu-user-static"})
 }
 
+// InstallStrace installs what counts the system calls of a process if it is missing,
+// and returns its path.
+func InstallStrace(ctx context.Context, notes io.Writer) (string, error) {
+	return installed(ctx, notes, "strace", map[string]string{"strace": "strace"})
+}
+
 // installed installs programs from their packages, and returns the path of one.
 func installed(ctx context.Context, notes io.Writer, program string, packages map[string]string) (string, error) {
 	if _, err := install(ctx, notes, packages); err != nil {

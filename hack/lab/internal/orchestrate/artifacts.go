@@ -100,6 +100,11 @@ func (o *Orchestrator) Arm64(ctx context.Context) (program string, err error) {
 	return o.installedProgram(ctx, "emulation of arm64", host.InstallArm64)
 }
 
+// Strace installs strace, and returns its path.
+func (o *Orchestrator) Strace(ctx context.Context) (program string, err error) {
+	return o.installedProgram(ctx, "strace", host.InstallStrace)
+}
+
 func (o *Orchestrator) installedProgram(ctx context.Context, title string, install func(context.Context, io.Writer) (string, error)) (program string, err error) {
 	err = o.Steps.Do(ctx, title, func(ctx context.Context, notes *step.Notes) error {
 		program, err = install(ctx, notes)
