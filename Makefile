@@ -194,6 +194,7 @@ bench: lab ## Measure the manager beside the field's library; docs/contribute/be
 	programs=$$($(LAB) components); \
 	go build -o bin/manager ./cmd/manager; \
 	go build -C test/bench -o $(CURDIR)/bin/bench .; \
+	go build -C test/bench -o $(CURDIR)/bin/nfsops ./nfsops/cmd; \
 	bin/bench -programs "$$programs" -manager bin/manager -json bin/bench.json $(BENCH_FLAGS)
 
 ##@ Release

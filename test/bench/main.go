@@ -74,6 +74,7 @@ type options struct {
 	churnDeadline     time.Duration
 	files             fileNumbers
 	lab               string // the program bin/lab
+	nfsops            string // the program that measures on a node
 }
 
 // The parts of a run.
@@ -89,12 +90,13 @@ const (
 	partSurvey   = "survey"
 
 	partReadAhead = "readahead"
+	partTunnel    = "tunnel"
 )
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	usual := []string{partAlone, partBurst, partStream, partTakeover, partIdle}
-	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey, partReadAhead) // which take long, or have nothing to do with the manager
+	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey, partReadAhead, partTunnel) // which take long, or have nothing to do with the manager
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -128,7 +130,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.files.volumes, "survey-volumes", 1000, "`number` of volumes that a survey counts")
 	flags.IntVar(&o.files.volumeFiles, "survey-files", 1000, "`number` of files of each")
 	flags.IntVar(&o.files.used, "du-volumes", 20, "`number` of them that du counts, too")
-	flags.StringVar(&o.lab, "lab", "bin/lab", "`program` of the lab in which the part readahead measures")
+	flags.StringVar(&o.lab, "lab", "bin/lab", "`program` of the lab in which the parts readahead and tunnel measure")
+	flags.StringVar(&o.nfsops, "nfsops", "bin/nfsops", "`program` that a node of the lab runs in the part tunnel")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -165,7 +168,7 @@ func (o options) check(parts []string, rest int) error {
 
 // needsCluster reports whether a part is of the manager.
 func (o options) needsCluster() bool {
-	others := []string{partClone, partSurvey, partReadAhead}
+	others := []string{partClone, partSurvey, partReadAhead, partTunnel}
 	return slices.ContainsFunc(o.parts, func(part string) bool { return !slices.Contains(others, part) })
 }
 
@@ -191,7 +194,7 @@ func (b *bench) measure(ctx context.Context) error {
 		partAlone: b.measureSingles, partBurst: b.measureBursts, partStream: b.measureStreams, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
 		partScale: b.measureScale, partChurn: b.measureChurn,
 		partClone: b.measureClone, partSurvey: b.measureSurveys,
-		partReadAhead: b.measureReadAhead,
+		partReadAhead: b.measureReadAhead, partTunnel: b.measureTunnel,
 	}
 	for _, part := range b.options.parts {
 		if err := parts[part](ctx); err != nil {

@@ -24,7 +24,8 @@ type results struct {
 	Clone   *comparison  `json:"clone,omitempty"`
 	Surveys []comparison `json:"surveys,omitempty"`
 
-	ReadAhead []reading `json:"readAhead,omitempty"`
+	ReadAhead []reading    `json:"readAhead,omitempty"`
+	Tunnel    []tunnelCost `json:"tunnel,omitempty"`
 }
 
 // row is one line of the table.
@@ -93,6 +94,7 @@ func (r results) writeTable(w io.Writer) error {
 	text.WriteString(r.ceilingLine())
 	writeRows(&text, "Job", "cp, du", r.fileRows())
 	text.WriteString(readAheadTable(r.ReadAhead))
+	text.WriteString(tunnelTables(r.Tunnel))
 	_, err := io.WriteString(w, text.String())
 	return err
 }
@@ -108,8 +110,8 @@ func writeRows(w io.Writer, ours, peer string, rows []row) {
 	}
 }
 
-// others is how many CPUs others used, at least and at most. The part readahead does not say: the lab works for
-// it.
+// others is how many CPUs others used, at least and at most. The parts readahead and tunnel do not say: the lab
+// works for them.
 func (r results) others() string {
 	var all []float64
 	for _, a := range r.Alone {
