@@ -36,6 +36,9 @@ func (o Operation) Check() error {
 		if o.TakeOver != "" && !o.Adopt {
 			return errors.New("only an adoption takes something over")
 		}
+		if o.Reads && (o.Adopt || checkVolumeName(o.SourceVolume) != nil || CheckIdentity(o.SourceClaimUID) != nil) {
+			return errors.New("a reader needs the volume and the claim of the owner, and adopts nothing")
+		}
 		return o.Directory.check()
 	case Restore:
 		if o.RestoreFrom == "" || checkVolumeName(wellknown.VolumePrefix+o.RestoreFrom) != nil {

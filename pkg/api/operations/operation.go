@@ -118,7 +118,10 @@ type Operation struct {
 	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
 	RestoreFrom string `json:"restore,omitempty"`
 
-	Source // of a clone
+	Source // of a clone, and of a reader
+	// Reads, in a setup, makes the volume a reader of the directory, which must be that of SourceVolume: its entry
+	// belongs to the owner's namespace.
+	Reads bool `json:"reads,omitempty"`
 	// Abandon, in a clone, removes what was copied for a claim that no longer exists. It is done in a batch,
 	// as a cleanup is.
 	Abandon bool `json:"abandon,omitempty"`

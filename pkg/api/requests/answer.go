@@ -41,7 +41,8 @@ type Owned struct {
 	Claim        string    `json:"claim,omitempty"`
 	ClaimUID     string    `json:"claimUID,omitempty"`
 	GID          int       `json:"gid,omitempty"`
-	Made         bool      `json:"made,omitempty"` // the directory was made for a volume
+	Made         bool      `json:"made,omitempty"`  // the directory was made for a volume
+	Reads        bool      `json:"reads,omitempty"` // Namespace and Class are the owner's, whose directory Claim reads
 	Since        time.Time `json:"since,omitzero"`
 	Leaving      bool      `json:"leaving,omitempty"`    // its cleanup has begun
 	Retained     bool      `json:"retained,omitempty"`   // a mark of retained data, which is no owner any more

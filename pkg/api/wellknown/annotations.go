@@ -25,6 +25,10 @@ const (
 	// AnnotationRestore, on a new claim, is the uid of the deleted claim whose directory is
 	// restored from the trash.
 	AnnotationRestore = keyPrefix + "restore"
+	// AnnotationReaders, on a claim, has the namespaces that may read its directory, with commas between.
+	AnnotationReaders = keyPrefix + "readers"
+	// AnnotationReads, on a new claim, is the namespace and name of the claim whose directory it is to read.
+	AnnotationReads = keyPrefix + "reads"
 	// AnnotationKeepDeleted, on a volume, is how long its directory stays in the trash, if at all. The
 	// class may be deleted before the volume.
 	AnnotationKeepDeleted = keyPrefix + "keep-deleted"

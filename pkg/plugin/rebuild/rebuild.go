@@ -108,6 +108,8 @@ func (r Rebuild) notWanted(e entry, waiting map[string]string) string {
 	switch {
 	case e.Leaving:
 		return "its cleanup has begun"
+	case e.Reads:
+		return "it only reads the directory of another claim"
 	case e.Retained && !r.Retained:
 		return "no volume had it any more: --retained makes one"
 	case waiting[e.ClaimUID] != "":

@@ -54,6 +54,9 @@ func (b *Batch) checkSetup(ctx context.Context, op operations.Operation, found l
 	if err := b.checkNesting(ctx, op); err != nil {
 		return err
 	}
+	if op.Reads {
+		return checkReader(op, found)
+	}
 	if err := b.checkOwners(op, found); err != nil {
 		return err
 	}
@@ -200,6 +203,7 @@ func (b *Batch) Enter(ctx context.Context, op operations.Operation, found ledger
 			e.When, e.Found = own.When, own.Found
 		}
 	}
+	belongTo(e, op, found)
 	if !reflect.DeepEqual(own, e) {
 		if err := b.Ledger.Write(ctx, op.Path, e); err != nil {
 			return nil, err
@@ -257,7 +261,7 @@ func (b *Batch) give(ctx context.Context, op operations.Operation, found *ledger
 
 func (b *Batch) giveEntry(ctx context.Context, op operations.Operation, e *ledger.Entry) (*ledger.Entry, error) {
 	isSame := e.Namespace == op.Namespace && (op.NamespaceUID == "" || e.NamespaceUID == "" || e.NamespaceUID == op.NamespaceUID)
-	if !e.IsOf(op.Owner) || isSame || op.Namespace == "" {
+	if !e.IsOf(op.Owner) || isSame || op.Namespace == "" || e.Reads {
 		return e, nil
 	}
 	given := *e

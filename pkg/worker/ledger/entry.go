@@ -50,7 +50,10 @@ type Entry struct {
 	Made         bool   `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
 	// Found says that the directory was at the path when the volume became an owner of it. Entries of earlier
 	// versions lack it; those without Made were found, too.
-	Found bool      `json:"found,omitempty"`
+	Found bool `json:"found,omitempty"`
+	// Reads says that the volume only reads the directory: Namespace and Class are those of the owner, and Claim is
+	// the reader's.
+	Reads bool      `json:"reads,omitempty"`
 	When  time.Time `json:"when"` // distinguishes incarnations of the volume
 	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
@@ -100,6 +103,9 @@ func (e *Entry) IsTakenBy(op operations.Operation) bool {
 
 // String names the volume and its claim.
 func (e *Entry) String() string {
+	if e.Reads {
+		return fmt.Sprintf("volume %s (of a claim of another namespace than %s, which only reads)", operations.Truncate(e.Volume, 255), operations.Truncate(e.Namespace, 63))
+	}
 	return fmt.Sprintf("volume %s (claim %s/%s of cluster %s)",
 		operations.Truncate(e.Volume, 255), operations.Truncate(e.Namespace, 63), operations.Truncate(e.Claim, 255), operations.Truncate(e.Cluster, 64))
 }
@@ -155,7 +161,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "when", "restoredFrom", "takenFrom"} {
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "reads", "when", "restoredFrom", "takenFrom"} {
 		delete(fields, name)
 	}
 	known.Unknown = fields

@@ -154,7 +154,7 @@ func (l ListedEntry) Owned() requests.Owned {
 	e := l.Entry
 	return requests.Owned{
 		Path: l.Path, Volume: name(e.Volume), Cluster: name(e.Cluster), Namespace: name(e.Namespace), NamespaceUID: name(e.NamespaceUID),
-		Class: name(e.Class), Claim: name(e.Claim), ClaimUID: name(e.ClaimUID), GID: e.GID, Made: e.Made, Since: e.When,
+		Class: name(e.Class), Claim: name(e.Claim), ClaimUID: name(e.ClaimUID), GID: e.GID, Made: e.Made, Reads: e.Reads, Since: e.When,
 		Leaving: e.State == StateLeaving, Retained: e.State == StateRetained, TakenFrom: name(e.TakenFrom),
 	}
 }

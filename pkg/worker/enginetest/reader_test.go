@@ -1,0 +1,105 @@
+package enginetest
+
+import (
+	"os"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+)
+
+// readerOf makes a volume a reader of the directory of an owner.
+func readerOf(o, owned operations.Owner, p string) operations.Operation {
+	op := setupOf(o, p)
+	op.Reads = true
+	op.Source = operations.Source{SourcePath: p, SourceVolume: owned.Volume, SourceClaim: owned.Claim, SourceClaimUID: owned.ClaimUID}
+	return op
+}
+
+const sharedPath = "/team/data"
+
+// newReader returns a fixture with an owner of namespace team and a reader of namespace web.
+func newReader(t *testing.T) (w *fixture, owned, reader operations.Owner) {
+	t.Helper()
+	w = newFixture(t)
+	owned, reader = owner("c1", "team", 1), owner("c1", "web", 2)
+	owned.Class, reader.Class = "efs", "web-class"
+	w.done(setupOf(owned, sharedPath))
+	w.write(sharedPath+"/file", "x")
+	w.done(readerOf(reader, owned, sharedPath))
+	return w, owned, reader
+}
+
+// isThere reports whether the directory is at its path.
+func (w *fixture) isThere() bool {
+	_, err := os.Stat(w.path(sharedPath + "/file"))
+	return err == nil
+}
+
+func TestReadersEntryIsOfTheOwnersNamespace(t *testing.T) {
+	w, owned, reader := newReader(t)
+	w.done(readerOf(reader, owned, sharedPath)) // again
+	e := w.entry(sharedPath, reader.Volume)
+	if e["reads"] != true || e["namespace"] != "team" || e["class"] != "efs" || e["claim"] != reader.Claim || e["made"] != nil {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestReaderNeedsTheOwnerInTheLedger(t *testing.T) {
+	w, owned, reader := newReader(t)
+	other := owner("c1", "web", 3)
+	for name, op := range map[string]operations.Operation{
+		"a volume that does not own it": readerOf(other, owner("c1", "team", 9), sharedPath),
+		"a reader":                      readerOf(other, reader, sharedPath),
+		"another path":                  readerOf(other, owned, "/team/other"),
+		"another claim's uid":           readerOf(other, operations.Owner{Volume: owned.Volume, ClaimUID: "x"}, sharedPath),
+		"another cluster's":             readerOf(owner("c2", "web", 3), owned, sharedPath),
+	} {
+		t.Run(name, func(t *testing.T) { w.do(op, operations.Failed, operations.NotOwned) })
+	}
+	w.do(setupOf(other, sharedPath), operations.Failed, operations.OwnedByOtherNamespace) // to write
+}
+
+func TestDeletedReaderRemovesNothing(t *testing.T) {
+	w, owned, reader := newReader(t)
+	op := cleanupOf(reader, sharedPath)
+	op.LeaveToOthers = true // as the manager has it, which knows the owner's volume
+	w.do(op, operations.Done, operations.StillOwned)
+	if !w.isThere() {
+		t.Fatal("the directory is gone")
+	}
+	w.done(cleanupOf(owned, sharedPath))
+	if w.isThere() {
+		t.Error("the directory stays after its last owner")
+	}
+}
+
+// TestLastReaderLeavesTheDirectory as the last of several owners does. Until then, it is of the owner's namespace.
+func TestDirectoryGoesWithItsLastReader(t *testing.T) {
+	w, owned, reader := newReader(t)
+	op := cleanupOf(owned, sharedPath)
+	op.LeaveToOthers = true
+	w.do(op, operations.Done, operations.StillOwned)
+	w.do(readerOf(owner("c1", "web", 3), reader, sharedPath), operations.Failed, operations.NotOwned)
+	w.do(setupOf(owner("c1", "web", 4), sharedPath), operations.Failed, operations.OwnedByOtherNamespace)
+	if e := w.entry(sharedPath, reader.Volume); e["namespace"] != "team" || e["made"] != true || !w.isThere() {
+		t.Fatalf("the reader has %v", e)
+	}
+	w.done(cleanupOf(reader, sharedPath))
+	if w.isThere() {
+		t.Error("the directory stays after its last reader")
+	}
+}
+
+// TestReadersMarkIsOfTheOwnersNamespace: a directory that was there before its volume stays, for its namespace only.
+func TestReadersMarkIsOfTheOwnersNamespace(t *testing.T) {
+	w := newFixture(t)
+	owned, reader := owner("c1", "team", 1), owner("c1", "web", 2)
+	w.write(sharedPath+"/file", "x")
+	w.done(setupOf(owned, sharedPath), readerOf(reader, owned, sharedPath))
+	op := cleanupOf(owned, sharedPath)
+	op.LeaveToOthers = true
+	w.do(op, operations.Done, operations.StillOwned)
+	w.do(cleanupOf(reader, sharedPath), operations.Done, operations.NotMade)
+	w.do(setupOf(owner("c1", "web", 3), sharedPath), operations.Failed, operations.OwnedByOtherNamespace)
+	w.done(setupOf(owner("c1", "team", 4), sharedPath))
+}
