@@ -22,6 +22,7 @@ type Class struct {
 	Zones             []string                             // that volumes may be in, sorted; nil is everywhere
 	MountOptions      []string                             // the defaults with the class's own, without a port
 	RequireVolumeName bool
+	ShareReadOnly     bool // claims may read, and be read, across namespaces
 
 	DefaultFileSystemID string   // "" has one chosen
 	FileSystemIDs       []string // that claims may ask for; nil is all
@@ -142,6 +143,7 @@ func parameters() []parameter {
 		{"path_pattern", setPattern},
 		{"share_across_namespaces", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossNamespaces })},
 		{"share_across_clusters", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossClusters })},
+		{"share_read_only", boolean(func(c *Class) *bool { return &c.ShareReadOnly })},
 		{"adopt_existing", setAdoptExisting},
 		{"require_volume_name", boolean(func(c *Class) *bool { return &c.RequireVolumeName })},
 		{"directory_perms", setMode},
@@ -155,8 +157,6 @@ func parameters() []parameter {
 		{"enforce_zone_affinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
 	}
 }
-
-func parameterNames() []string { return parameterNamesOf(parameters()) }
 
 func parameterNamesOf(parameters []parameter) []string {
 	var names []string
@@ -219,10 +219,10 @@ func unknownParameter(key string) string {
 	if advice, ok := foreignParameter(key); ok {
 		return what + ": " + advice
 	}
-	if own, ok := similar(key, parameterNames()); ok {
+	if own, ok := similar(key, parameterNamesOf(parameters())); ok {
 		return what + ": use " + own
 	}
-	return what + ": allowed are " + strings.Join(parameterNames(), ", ")
+	return what + ": allowed are " + strings.Join(parameterNamesOf(parameters()), ", ")
 }
 
 // contradictions returns the findings about parameters that are each valid alone.

@@ -115,7 +115,7 @@ func TestDefaultPatternIsParsed(t *testing.T) {
 }
 
 func TestParseClassRefuses(t *testing.T) {
-	const all = "allowed are adopt_existing, allow_low_gids, base_path, default_file_system_id, directory_perms, enforce_zone_affinity, file_system_ids, file_system_tags, gid, gidAllocate, gidMax, gidMin, keep_deleted, path_pattern, require_volume_name, share_across_clusters, share_across_namespaces, uid"
+	const all = "allowed are adopt_existing, allow_low_gids, base_path, default_file_system_id, directory_perms, enforce_zone_affinity, file_system_ids, file_system_tags, gid, gidAllocate, gidMax, gidMin, keep_deleted, path_pattern, require_volume_name, share_across_clusters, share_across_namespaces, share_read_only, uid"
 	const aGID = `write a number from 2000 to 2147483647, or from 1000 with allow_low_gids: "true"`
 	const noAllocation = `leave it out, or write gidAllocate: "true", which is not the default here`
 	const anID = "file systems' ids such as fs-0123456789abcdef0, with commas between"

@@ -118,7 +118,7 @@ func (c *Class) setDriverParameters(given map[string]string) []string {
 func ownParameters(given map[string]string) []string {
 	shared := parameterNamesOf(driverParameters())
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(key string) bool {
-		return !slices.Contains(parameterNames(), key) || slices.Contains(shared, key)
+		return !slices.Contains(parameterNamesOf(parameters()), key) || slices.Contains(shared, key)
 	})
 }
 

@@ -73,14 +73,14 @@ func (r Reserved) volume() *corev1.PersistentVolume {
 // modes, and kubelet does not read a PersistentVolume's readOnly: the option ro is what counts.
 func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []string) (corev1.PersistentVolumeSource, []string) {
 	source := corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
-	if isReadOnly(modes) {
+	if IsReadOnly(modes) {
 		source.NFS.ReadOnly, options = true, setMountOption(slices.Clone(options), "ro")
 	}
 	return source, options
 }
 
-// isReadOnly reports whether there is no access mode but ReadOnlyMany.
-func isReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
+// IsReadOnly reports whether there is no access mode but ReadOnlyMany.
+func IsReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
 	return !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany })
 }
 

@@ -281,10 +281,10 @@ func Created(volume *corev1.PersistentVolume, sharer, note string) string {
 }
 
 func readOnlyNote(volume *corev1.PersistentVolume) string {
-	if !isReadOnly(volume.Spec.AccessModes) {
-		return ""
+	if IsReadOnly(volume.Spec.AccessModes) {
+		return "it is mounted read-only, because ReadOnlyMany is the claim's only access mode"
 	}
-	return "it is mounted read-only, because ReadOnlyMany is the claim's only access mode"
+	return ""
 }
 
 // labelsNote returns a note for a claim whose labels may be meant for a volume that a person creates, or "".

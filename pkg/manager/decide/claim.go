@@ -219,6 +219,9 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 	if err != nil {
 		return operation, choice, err
 	}
+	if _, reads := s.Claim.Annotations[wellknown.AnnotationReads]; reads {
+		return s.beginReading(claim, class)
+	}
 	if claim.Source != "" {
 		if wait, err := claim.From(s.Source(claim.Source), s.Provisioner); wait != "" || err != nil {
 			return operation, volumes.Choice{Wait: wait, ForSource: true}, err

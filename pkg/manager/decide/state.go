@@ -50,6 +50,10 @@ type State struct {
 	Volumes []Volume
 	// Source is what is known of the claim of a name, in the claim's namespace, that it is to be a copy of.
 	Source func(name string) volumes.Source
+	// Named returns the claim of a namespace and a name, and its volume.
+	Named func(namespace, name string) volumes.Source
+	// ClassNamed returns a class, nil if there is none.
+	ClassNamed func(name string) *storagev1.StorageClass
 	// Holders are the file systems on which a path is a volume's, or is being made one.
 	Holders func(path string) []string
 	// InUse says that another volume has a path on a file system and is neither released nor being
