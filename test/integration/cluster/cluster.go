@@ -106,6 +106,9 @@ func (c *Cluster) Stop() error {
 // Config returns the configuration of an administrator's client, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return c.credentials.config(c.server()) }
 
+// APIServerTime returns the processor time that the apiserver has taken until now.
+func (c *Cluster) APIServerTime() (time.Duration, error) { return c.apiServer.processorTime() }
+
 // NextNumber returns another number to each caller, for unique names.
 func (c *Cluster) NextNumber() int { return int(c.numbers.Add(1)) }
 

@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // program is a command line and its log.
@@ -104,4 +106,29 @@ func (p *process) couldNotListen() bool {
 	}
 	text, err := os.ReadFile(p.log)
 	return err == nil && bytes.Contains(text, []byte("address already in use"))
+}
+
+// clockTick is the unit of times in /proc/PID/stat, on every architecture of Linux.
+const clockTick = 10 * time.Millisecond
+
+// processorTime returns the processor time that the program has taken until now.
+func (p *process) processorTime() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may have spaces. The 12th and 13th field after it are utime and stime.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("reading the processor time of %s: %q", p.cmd.Path, text)
+	}
+	var sum int
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, fmt.Errorf("reading the processor time of %s: %w", p.cmd.Path, err)
+		}
+		sum += n
+	}
+	return time.Duration(sum) * clockTick, nil
 }
