@@ -76,6 +76,7 @@ var longScenarios = []scenario{
 	{"upkeep", serial(inLab(upkeepAnywhere))},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"volumes are what POSIX says, but for the differences of NFS", volumesArePosix},
+	{"SQLite, git and PostgreSQL keep their data", applicationsKeepTheirData},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"a memory full of data to be written drains", fullMemoryDrains},
 	{"unused targets cost little", manyTargetsCostLittle},

@@ -24,6 +24,7 @@ func prepareCommands() []*cobra.Command {
 		pathCommand("components", "Build only the Kubernetes programs and etcd, and print their folder", (*orchestrate.Orchestrator).Components),
 		pathCommand("stunnel", "Download only Debian's stunnel, install nothing, and print a program that runs it", (*orchestrate.Orchestrator).Stunnel),
 		pathCommand("nfs-server", "Download only Debian's nfs-ganesha and stunnel, install nothing, and print the folder of a root file system with them", (*orchestrate.Orchestrator).NFSServer),
+		pathCommand("applications", "Download only Debian's git, SQLite and PostgreSQL, install nothing, and print a folder that is the root of their image", (*orchestrate.Orchestrator).Applications),
 		pathCommand("browser", "Install Debian's Chromium, which labs do without, and print its path", (*orchestrate.Orchestrator).Browser),
 		pathCommand("buildah", "Install Debian's buildah and mmdebstrap, which build hack/images/Dockerfile, and print buildah's path", (*orchestrate.Orchestrator).Buildah),
 		pathCommand("arm64", "Install Debian's qemu-user-static, which runs programs for arm64, and print the path of its program", (*orchestrate.Orchestrator).Arm64),

@@ -67,6 +67,11 @@ func (o *Orchestrator) Prometheus(ctx context.Context) (dir string, err error) {
 	return o.extractedProgram(ctx, "Prometheus", artifacts.Maker.Prometheus)
 }
 
+// Applications makes the root folder of an image with git, SQLite and PostgreSQL, and returns its path.
+func (o *Orchestrator) Applications(ctx context.Context) (root string, err error) {
+	return o.extractedProgram(ctx, "applications", artifacts.Maker.ApplicationsRoot)
+}
+
 func (o *Orchestrator) extractedProgram(ctx context.Context, title string, makePath func(artifacts.Maker, context.Context, io.Writer) (string, error)) (path string, err error) {
 	if err := host.CheckRoot(); err != nil {
 		return "", err
