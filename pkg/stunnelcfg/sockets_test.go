@@ -228,7 +228,7 @@ func (s *runningTunnel) look(process, number int, found map[string]bool) error {
 	defer unix.Close(socket)
 	peer, err := unix.Getpeername(socket)
 	if err != nil {
-		return nil //nolint:nilerr // no socket, or one that listens
+		return nil // no socket, or one that listens
 	}
 	address, ok := peer.(*unix.SockaddrInet4)
 	if !ok {
