@@ -97,7 +97,7 @@ ip address add 10.0.0.1/32 dev lo
 		return err
 	}
 	kept := map[uintptr]bool{}
-	for _, name := range strings.SplitSeq(os.Getenv(capabilitiesVariable), ",") {
+	for name := range strings.SplitSeq(os.Getenv(capabilitiesVariable), ",") {
 		kept[numbers()[name]] = true
 	}
 	for number := uintptr(0); number <= unix.CAP_LAST_CAP; number++ {
@@ -194,9 +194,9 @@ func (c *container) start(disk string, capabilities []string, args ...string) {
 	go func() { c.ended <- cmd.Wait(); close(c.ended) }()
 	c.Cleanup(func() {
 		_ = cmd.Process.Kill() // may have ended
-		_ = <-c.ended          // killed
+		ended := <-c.ended
 		if c.Failed() {
-			c.Log(c.log.String())
+			c.Log(ended, c.log.String())
 		}
 	})
 }
