@@ -4,6 +4,7 @@ package integration_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -108,12 +109,11 @@ func (f *fleet) watchOne(config *rest.Config, version string) error {
 		for size := 0; ; {
 			part, err := lines.ReadSlice('\n')
 			size += len(part)
-			switch err {
-			case nil:
+			switch {
+			case err == nil:
 				f.events <- size
 				size = 0
-			case bufio.ErrBufferFull:
-			default:
+			case !errors.Is(err, bufio.ErrBufferFull):
 				return
 			}
 		}

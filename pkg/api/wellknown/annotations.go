@@ -172,7 +172,7 @@ const (
 // LabelManagedBy is Kubernetes': the program that writes an object.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
-// LabelServer, on a Service of the manager's namespace, is the id of the target that the NFS server behind it becomes.
+// LabelServer has the id of the target that the NFS server behind a Service of the manager's namespace becomes.
 const LabelServer = keyPrefix + "server"
 
 // LabelInstallation marks a FileSystem with the namespace of the installation that writes it: no other one changes it.

@@ -184,7 +184,7 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 			})
 		},
 		"a volume on an access point": func(_ *testing.T, s *Snapshot) {
-			onPoint(s, 20777, 20777)
+			onPoint(s, 20777)
 		},
 		"images by digest": func(_ *testing.T, s *Snapshot) {
 			s.Manager, s.Agents = deployment("m@sha256:1", "w@sha256:2"), daemonSet("a@sha256:3")

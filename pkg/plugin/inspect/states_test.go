@@ -175,12 +175,12 @@ func TestReleasedVolumes(t *testing.T) {
 			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
 		}, expectation{level: Problem, cause: OptionHarmful}},
 		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
-		"it is an access point, whose port is its own":       {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 20777) }, expectation{level: OK}},
-		"it is an access point, whose port differs":          {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 20778) }, expectation{level: Problem, cause: PortDiffers}},
-		"it is an access point that the table does not have": {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777, 0) }, expectation{level: Problem, cause: PortDiffers}},
+		"it is an access point, whose port is its own":       {func(_ *testing.T, s *Snapshot) { onPoint(s, 20777) }, expectation{level: OK}},
+		"it is an access point, whose port differs":          {func(_ *testing.T, s *Snapshot) { onPoint(s, 20778) }, expectation{level: Problem, cause: PortDiffers}},
+		"it is an access point that the table does not have": {func(_ *testing.T, s *Snapshot) { onPoint(s, 0) }, expectation{level: Problem, cause: PortDiffers}},
 		"it is a released access point": {func(t *testing.T, s *Snapshot) {
 			t.Helper()
-			onPoint(s, 20777, 20777)
+			onPoint(s, 20777)
 			released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		}, expectation{level: Note, cause: CleanupWaits}},
 		"its file system left the table": {func(_ *testing.T, s *Snapshot) {
@@ -198,9 +198,9 @@ func TestReleasedVolumes(t *testing.T) {
 	}
 }
 
-// onPoint makes the volume one of an access point with its port, and gives it one in the table unless that is 0.
-func onPoint(s *Snapshot, port, inTable int) {
-	const id = "fsap-0123456789abcdef0"
+// onPoint makes the volume one of an access point with port 20777, and gives it one in the table unless that is 0.
+func onPoint(s *Snapshot, inTable int) {
+	const id, port = "fsap-0123456789abcdef0", 20777
 	volumes.OnPoint(s.Volumes[0], id, port, false)
 	withTarget(s, func(t *ports.Target) {
 		if inTable != 0 {

@@ -54,7 +54,7 @@ func TestReaderNeedsTheOwnerInTheLedger(t *testing.T) {
 		"another claim's uid":           readerOf(other, operations.Owner{Volume: owned.Volume, ClaimUID: "x"}, sharedPath),
 		"another cluster's":             readerOf(owner("c2", "web", 3), owned, sharedPath),
 	} {
-		t.Run(name, func(t *testing.T) { w.do(op, operations.Failed, operations.NotOwned) })
+		t.Run(name, func(*testing.T) { w.do(op, operations.Failed, operations.NotOwned) })
 	}
 	w.do(setupOf(other, sharedPath), operations.Failed, operations.OwnedByOtherNamespace) // to write
 }
