@@ -87,9 +87,13 @@ func nfsServer(root debian.Root, triplet string) ([]debian.File, error) {
 			files = append(files, file)
 		}
 	}
+	protocols, err := root.Read("/etc/netconfig") // without which Ganesha does not start
+	if err != nil {
+		return nil, err
+	}
 	// Where Ganesha looks for file systems, and where it tests at its start whether the kernel has locks of open files.
 	base := files[0].Package
-	return append(files, debian.File{Path: "/etc/mtab", Link: "/proc/mounts", Package: base},
+	return append(files, protocols, debian.File{Path: "/etc/mtab", Link: "/proc/mounts", Package: base},
 		debian.File{Path: "/tmp", Link: "/run/efs-stunnel", Package: base}), nil
 }
 

@@ -108,7 +108,11 @@ func TestProduct(t *testing.T) {
 	if *long {
 		scenarios = slices.Concat(scenarios, []scenario{writesSurvive}, longScenarios)
 	}
-	for _, s := range append(scenarios, lastScenarios...) {
+	scenarios = append(scenarios, lastScenarios...)
+	if *long {
+		scenarios = append(scenarios, scenario{"a cluster without EFS has a server of its own", serverOfOurOwnServes})
+	}
+	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) { s.run(l.withT(t)) })
 	}
 }

@@ -42,7 +42,7 @@ func TestServerHasNoMoreThanItUses(t *testing.T) {
 		t.Errorf("got a token, or the host's network: %+v", pod)
 	}
 	s := pod.Containers[0].SecurityContext
-	want := []corev1.Capability{"DAC_READ_SEARCH", "DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID"}
+	want := []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"}
 	if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(s.Capabilities.Add, want) || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation {
 		t.Errorf("got %+v", s)
 	}
