@@ -37,6 +37,6 @@ func serverOfOurOwnServes(l *lab) {
 	if out := l.onNode("node-1", "ls "+disk+"/export/"+ns); !strings.HasPrefix(out, "data-") {
 		l.Errorf("the server's disk has %q in the claim's namespace", out)
 	}
-	l.kubectl("delete", "namespace", ns, "--timeout="+limit.String())
+	l.kubectl("-n", ns, "delete", "statefulsets,pods,pvc", "--all", "--timeout="+limit.String())
 	l.eventually("the directory to go to the trash", func() string { return l.onNode("node-1", "ls "+disk+"/export/"+ns+" 2>/dev/null || true") })
 }
