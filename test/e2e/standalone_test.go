@@ -8,14 +8,13 @@ import "strings"
 const standalone = "test/e2e/testdata/standalone"
 
 // serverOfOurOwnServes: a cluster without the product, and without EFS, gets shared storage from the overlay standalone.
-// No write fails when the server is killed, and what a claim leaves is removed from the server's disk.
+// It is the last scenario, and leaves what it installs to the end of the lab. No write fails when the server is killed, and what a claim leaves is removed from the server's disk.
 func serverOfOurOwnServes(l *lab) {
 	const disk = "/var/lib/nfs-disk"
 	l.run("hack/images/lab", "nfs-server")
 	l.onNode("node-1", "modprobe loop && truncate -s 200M "+disk+".img && mkfs.ext4 -q "+disk+".img && mkdir "+disk+" && mount -o loop "+disk+".img "+disk)
 	l.kubectl("apply", "-f", "deploy/kustomize/base/namespace.yaml")
 	l.kubectl("-n", system, "create", "configmap", "efs-ca", "--from-file=ca.crt="+l.dir+"/pki/efs-ca.crt")
-	l.Cleanup(func() { l.kubectl("delete", "-k", standalone, "--ignore-not-found", "--timeout="+limit.String()) })
 	l.kubectl("apply", "-k", standalone)
 	l.wait(system, "condition=Ready", "pod/efs-nfs-server-0")
 	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"Usable\")].status}=True", "efsfs/nfs")
