@@ -116,10 +116,13 @@ func (s *server) serve(ctx context.Context) {
 	if !s.waitForCertificate(ctx) {
 		return
 	}
-	var certificates sync.WaitGroup
-	defer certificates.Wait()
-	certificates.Go(func() { s.followCertificates(ctx) })
-	defer context.AfterFunc(ctx, s.refuseConnections)()
+	var beside sync.WaitGroup
+	defer beside.Wait() // both use what is closed at the end
+	beside.Go(func() { s.followCertificates(ctx) })
+	beside.Go(func() {
+		<-ctx.Done()
+		s.refuseConnections()
+	})
 	s.stunnel.run(ctx)
 }
 
