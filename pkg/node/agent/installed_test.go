@@ -41,9 +41,7 @@ func TestServerGetsTheInstalledCertificate(t *testing.T) {
 	if message := p.event("TargetUnusable"); !strings.Contains(message, "fs-1") || !strings.Contains(message, "efs-stunnel-nfs-client") {
 		t.Errorf("got %q", message)
 	}
-	if err := p.serves(other); err != nil {
-		t.Errorf("the other target: %v", err)
-	}
+	p.until("the other target is served", func() bool { return p.serves(other) == nil })
 	certificate, key := stunneltest.NewAuthority(t).ClientFiles(t)
 	for name, file := range map[string]string{"tls.crt": certificate, "tls.key": key} {
 		if err := os.Rename(file, filepath.Join(secret, name)); err != nil {
