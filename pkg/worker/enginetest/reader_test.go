@@ -73,7 +73,7 @@ func TestDeletedReaderRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestLastReaderLeavesTheDirectory as the last of several owners does. Until then, it is of the owner's namespace.
+// TestDirectoryGoesWithItsLastReader as with the last of several owners. Until then, it is of the owner's namespace.
 func TestDirectoryGoesWithItsLastReader(t *testing.T) {
 	w, owned, reader := newReader(t)
 	op := cleanupOf(owned, sharedPath)
@@ -102,4 +102,16 @@ func TestReadersMarkIsOfTheOwnersNamespace(t *testing.T) {
 	w.do(cleanupOf(reader, sharedPath), operations.Done, operations.NotMade)
 	w.do(setupOf(owner("c1", "web", 3), sharedPath), operations.Failed, operations.OwnedByOtherNamespace)
 	w.done(setupOf(owner("c1", "team", 4), sharedPath))
+}
+
+// TestReaderDoesNotRemoveWhatItsOwnerRetained: the owner's volume had the policy Retain, and was deleted as an object.
+// The reader's has the policy Delete, and is the last that the cluster knows.
+func TestReaderDoesNotRemoveWhatItsOwnerRetained(t *testing.T) {
+	w, owned, reader := newReader(t)
+	w.do(cleanupOf(reader, sharedPath), operations.Blocked, operations.StillOwned)
+	w.done(releaseOf(owned, sharedPath))
+	w.do(cleanupOf(reader, sharedPath), operations.Done, operations.Retained)
+	if !w.isThere() {
+		t.Error("the retained directory is gone")
+	}
 }
