@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,15 @@ func TestServersAreTargets(t *testing.T) {
 		f.waitForEvent(f.createClaimOn(id, "on-"+service.Name), "Provisioning", "Job efs-mount-"+id)
 	}
 	spread := f.NewClass("spread", map[string]string{"default_file_system_id": "auto"})
-	f.waitForEvent(f.NewClaim("anywhere", spread.Name), "Provisioning", "Job efs-mount-")
+	anywhere := f.NewClaim("anywhere", spread.Name)
+	f.Eventually("a Job is to make its directory", func(ctx context.Context) error {
+		// A server's Job does not start, as no server runs here: what waits behind it is told why.
+		events := f.managerEvents(ctx, anywhere, "Provisioning", "ProvisioningFailed")
+		if !slices.ContainsFunc(events, func(event corev1.Event) bool { return strings.Contains(event.Message, "Job efs-mount-") }) {
+			return fmt.Errorf("it has %d: %q", len(events), messagesOf(events))
+		}
+		return nil
+	})
 	f.check(f.Client.CoreV1().Services(f.Namespace).Delete(t.Context(), "one", metav1.DeleteOptions{}))
 	table, err := f.Client.CoreV1().ConfigMaps(f.Namespace).Get(t.Context(), wellknown.TargetsConfigMap, metav1.GetOptions{})
 	f.check(err)
