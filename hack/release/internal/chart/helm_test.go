@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	resources "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -100,6 +101,8 @@ func (h helm) upgrade(chart *helmchart.Chart, values string) *helmrelease.Releas
 	return release
 }
 
+// uninstall waits until the definitions are gone: the apiserver deletes them after helm has returned, and until then they
+// belong to the release that was.
 func (h helm) uninstall() {
 	h.Helper()
 	uninstall := action.NewUninstall(h.configuration())
@@ -107,7 +110,28 @@ func (h helm) uninstall() {
 	if _, err := uninstall.Run("efs-stunnel"); err != nil {
 		h.Fatal(err)
 	}
+	client, err := dynamic.NewForConfig(h.config)
+	if err != nil {
+		h.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(h.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		left, err := client.Resource(definitions).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, definition := range left.Items {
+			if definition.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		h.Fatalf("definitions that helm uninstall deletes are still there: %v", err)
+	}
 }
+
+var definitions = resources.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 func valuesOf(t *testing.T, text string) map[string]any {
 	t.Helper()
@@ -268,7 +292,6 @@ func definition(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	definitions := resources.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	found, err := client.Resource(definitions).Get(ctx, "sharedvolumes.efs-stunnel.gnuthought.com", metav1.GetOptions{})
 	if err == nil && found.GetDeletionTimestamp() != nil {
 		err = apierrors.NewResourceExpired("it is being deleted")
