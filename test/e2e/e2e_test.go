@@ -151,8 +151,8 @@ func serial(scenarios []scenario) func(*lab) {
 	}
 }
 
-// times returns the number of repetitions in a short and in a long run.
-func times(short, inLong int) int {
+// times returns how often something happens, or whatever else differs, in a short and in a long run.
+func times[T any](short, inLong T) T {
 	if *long {
 		return inLong
 	}

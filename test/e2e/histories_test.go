@@ -42,7 +42,7 @@ spec:
   containers:
   - name: main
     image: %[3]s
-    args: [clients, -dir, /data, -referee, "%[4]s", -slot, "%[5]d", -clients, "%[6]d", -slots, "%[7]d"]
+    args: [clients, -dir, /data, -referee, "%[4]s", -slot, "%[5]d", -clients, "%[6]d", -slots, "%[7]d", -rest, %[8]s]
     securityContext: ` + restricted + `
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
@@ -113,8 +113,9 @@ func (l *lab) newHistory() players {
 	l.apply(p.ns, claim("data", class, "file_system_id: "+shared)+fmt.Sprintf(refereePod, image))
 	l.wait(p.ns, "condition=Ready", "pod/referee")
 	referee := net.JoinHostPort(l.kubectl("-n", p.ns, "get", "pod", "referee", "-o", "jsonpath={.status.podIP}"), "7000")
+	rest := times("2s", "0s") // two processors that emulate nodes have other scenarios to run
 	for i := range clientPods {
-		l.apply(p.ns, fmt.Sprintf(clientsPod, i, nodeOfClients(i), image, referee, i*clientsOfAPod, clientsOfAPod, clientPods*clientsOfAPod))
+		l.apply(p.ns, fmt.Sprintf(clientsPod, i, nodeOfClients(i), image, referee, i*clientsOfAPod, clientsOfAPod, clientPods*clientsOfAPod, rest))
 	}
 	return p
 }

@@ -66,6 +66,7 @@ func main() {
 type options struct {
 	listen, referee, dir, history      string
 	slot, clients, slots, count, least int
+	rest                               time.Duration
 }
 
 var errUsage = errors.New("usage: histories referee|client|clients|await|finish|check [flags]")
@@ -82,6 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.dir, "dir", ".", "client, clients: the directory, new at the beginning of a history")
 	flags.IntVar(&o.slot, "slot", 0, "client, clients: the first one's number")
 	flags.IntVar(&o.slots, "slots", 1, "client, clients: how many there are in all")
+	flags.DurationVar(&o.rest, "rest", 0, "client, clients: how long one rests between operations, at most")
 	flags.IntVar(&o.clients, "clients", 1, "clients: how many processes; await: how many must be connected")
 	flags.IntVar(&o.count, "count", 3, "await: how many operations each client must do")
 	flags.IntVar(&o.least, "at-least", 1, "check: how many operations there must be")
@@ -94,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "clients":
 		return spawn(ctx, o)
 	case "client":
-		return work(ctx, o.referee, o.dir, o.slot, o.slots)
+		return work(ctx, o)
 	case "await", "finish":
 		return ask(ctx, o.referee, request{Role: args[0], Clients: o.clients, Count: o.count}, out)
 	case "check":
@@ -127,7 +129,7 @@ func spawn(ctx context.Context, o options) error {
 	for i := range o.clients {
 		group.Go(func() error {
 			cmd := exec.CommandContext(ctx, program, "client", "-referee", o.referee, "-dir", o.dir,
-				"-slot", strconv.Itoa(o.slot+i), "-slots", strconv.Itoa(o.slots))
+				"-slot", strconv.Itoa(o.slot+i), "-slots", strconv.Itoa(o.slots), "-rest", o.rest.String())
 			cmd.Stderr = os.Stderr
 			if err := cmd.Run(); err != nil {
 				return fmt.Errorf("client %d: %w", o.slot+i, err)

@@ -34,8 +34,8 @@ type worker struct {
 }
 
 // work does operations until the referee ends the run.
-func work(ctx context.Context, address, dir string, slot, slots int) error {
-	s, conn, err := newSession(ctx, address)
+func work(ctx context.Context, o options) error {
+	s, conn, err := newSession(ctx, o.referee)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func work(ctx context.Context, address, dir string, slot, slots int) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{session: s, dir: dir, slot: slot, slots: slots, page: page, raced: -1}
+	w := &worker{session: s, dir: o.dir, slot: o.slot, slots: o.slots, page: page, raced: -1}
 	if err := w.prepare(); err != nil {
 		if err := w.fail(create, w.own(), err); err != nil {
 			return err
@@ -55,6 +55,7 @@ func work(ctx context.Context, address, dir string, slot, slots int) error {
 		if err := w.step(); err != nil {
 			return err
 		}
+		time.Sleep(time.Duration(rand.Int64N(int64(o.rest) + 1)))
 	}
 	return w.exchange(w.returns)
 }
