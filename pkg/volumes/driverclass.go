@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func driverParameters() []parameter {
 		{"gidRangeStart", numbered(1, func(p *AccessPoints) *int { return &p.GIDMin })},
 		{"gidRangeEnd", numbered(1, func(p *AccessPoints) *int { return &p.GIDMax })},
 		{"basePath", setDriverBasePath},
-		{"subPathPattern", setPattern},
+		{"subPathPattern", setDriverPattern},
 		{"ensureUniqueDirectory", points(func(p *AccessPoints) *bool { return &p.unique })},
 		{"enableTagging", points(func(p *AccessPoints) *bool { return &p.Tagged })},
 		{"reuseAccessPoint", setReuse},
@@ -85,9 +86,18 @@ func setFileSystem(c *Class, value string) error {
 	return nil
 }
 
-// setDriverBasePath takes the root for an empty path, and a path without its first slash, as the driver does.
+// setDriverBasePath takes the root for an empty path, and any slashes, as the driver does, which joins and cleans paths.
 func setDriverBasePath(c *Class, value string) error {
-	return setBasePath(c, "/"+strings.Trim(value, "/"))
+	return setBasePath(c, path.Clean("/"+value))
+}
+
+// setDriverPattern takes any slashes, too: in the driver's documentation, the default begins with one.
+func setDriverPattern(c *Class, value string) error {
+	pattern := strings.TrimPrefix(path.Clean("/"+value), "/")
+	if pattern == "" {
+		return errors.New("write the name of a directory, and what is above it as basePath")
+	}
+	return setPattern(c, pattern)
 }
 
 func setReuse(_ *Class, value string) error {

@@ -66,6 +66,8 @@ func TestClassOfTheDriver(t *testing.T) {
 		"as it is":                     {nil, "${.PV.name}", false},
 		"a path pattern":               {map[string]string{"subPathPattern": "${.PVC.namespace}/x"}, "${.PVC.namespace}/x-${.PVC.uid}", false},
 		"a path pattern that may meet": {map[string]string{"subPathPattern": "x", "ensureUniqueDirectory": "false"}, "x", false},
+		"the driver's default path":    {map[string]string{"subPathPattern": "/${.PV.name}", "ensureUniqueDirectory": "false"}, "${.PV.name}", false},
+		"a path with more slashes":     {map[string]string{"subPathPattern": "//${.PVC.namespace}//x/", "basePath": "a//b/"}, "${.PVC.namespace}/x-${.PVC.uid}", false},
 		"no user":                      {map[string]string{"uid": "", "gid": ""}, "${.PV.name}", true},
 		"no group":                     {map[string]string{"gid": ""}, "${.PV.name}", true},
 	} {
@@ -104,6 +106,7 @@ func TestClassOfTheDriverIsRefused(t *testing.T) {
 			`unknown parameter "fileSystemIdSecretRef": use fileSystemId with the id itself`},
 		"another account":  {map[string]string{"awsRoleArn": "x"}, "pin file systems of other accounts"},
 		"a wrong spelling": {map[string]string{"base-path": "/x"}, "use basePath"},
+		"no directory":     {map[string]string{"subPathPattern": "/"}, "write the name of a directory, and what is above it as basePath"},
 		"an unknown one":   {map[string]string{"x": "y"}, "allowed are basePath, "},
 	} {
 		t.Run(name, func(t *testing.T) {
