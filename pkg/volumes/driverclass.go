@@ -217,6 +217,7 @@ func (c *Class) driverMountOptions(options []string) (rest []string) {
 type pointRecord struct {
 	UID      int  `json:"uid"`
 	GID      int  `json:"gid"`
+	Number   int  `json:"number,omitempty"` // that was allocated for it
 	IAM      bool `json:"iam,omitempty"`
 	Untagged bool `json:"untagged,omitempty"`
 }
@@ -227,6 +228,7 @@ type Point struct {
 	Volume       string // which is its client token
 	Path         string
 	UID, GID     int
+	Allocated    int  // of these, the number that no other access point has; 0 if the class has both
 	IAM          bool // its tunnel presents an identity
 	Tags         map[string]string
 }
@@ -237,7 +239,7 @@ func PointOf(o operations.Operation) (p Point, ok bool) {
 	if err != nil || r.Point == nil {
 		return Point{}, false
 	}
-	p = Point{FileSystemID: r.FileSystemID, Volume: o.Volume, Path: o.Path, UID: r.Point.UID, GID: r.Point.GID, IAM: r.Point.IAM}
+	p = Point{FileSystemID: r.FileSystemID, Volume: o.Volume, Path: o.Path, UID: r.Point.UID, GID: r.Point.GID, Allocated: r.Point.Number, IAM: r.Point.IAM}
 	if !r.Point.Untagged {
 		p.Tags = map[string]string{
 			wellknown.TagDriver:  wellknown.ValueTrue,

@@ -85,7 +85,7 @@ func TestAllocatedUserOfAnAccessPoint(t *testing.T) {
 	claim := parseClaim(t, newClaim(func(*corev1.PersistentVolumeClaim) {}), class)
 	claim.GID = 1007
 	operation := begin(t, claim, class, volumes.Choice{FileSystemID: "fs-1"})
-	if point, _ := volumes.PointOf(operation); point.UID != 1007 || point.GID != 1007 || operation.UID != 1007 || operation.GID != 1007 {
+	if point, _ := volumes.PointOf(operation); point.UID != 1007 || point.GID != 1007 || point.Allocated != 1007 || operation.UID != 1007 || operation.GID != 1007 {
 		t.Errorf("got %+v for directory %+v", point, operation.Directory)
 	}
 }

@@ -126,7 +126,7 @@ func newRecord(claim Claim, class Class, choice Choice) record {
 		Keep:         class.KeepDeleted,
 	}
 	if p := class.AccessPoints; p != nil {
-		r.Point = &pointRecord{IAM: p.IAM, Untagged: !p.Tagged}
+		r.Point = &pointRecord{Number: claim.GID, IAM: p.IAM, Untagged: !p.Tagged}
 		r.Point.UID, r.Point.GID = p.user(claim.GID)
 	}
 	if r.MountOptions == wellknown.DefaultMountOptions {

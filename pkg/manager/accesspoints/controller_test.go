@@ -236,7 +236,12 @@ func TestGIDIsOfNoOtherAccessPoint(t *testing.T) {
 		api := &fakeAPI{points: map[string]efs.AccessPoint{"x": {ID: "fsap-x", User: &efs.PosixUser{UID: 7, GID: 1001}}}, calls: map[string]int{}}
 		c := run(t, api, func(o *Options) {
 			o.FileSystems = func() []string { return []string{fs1} }
-			o.Begun = func() []volumes.Point { return []volumes.Point{{FileSystemID: fs1, Volume: "pvc-begun", GID: 1000}} }
+			o.Begun = func() []volumes.Point {
+				return []volumes.Point{
+					{FileSystemID: fs1, Volume: "pvc-begun", UID: 1000, GID: 1003, Allocated: 1000}, // of a class with a gid
+					{FileSystemID: fs1, Volume: "pvc-of-a-user", UID: 1003, GID: 1003},
+				}
+			}
 		})
 		gid := func(volume string) int {
 			got, _ := c.GID(fs1, volume, 1000, 1003)

@@ -110,8 +110,8 @@ func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun 
 		}
 	}
 	for _, point := range begun {
-		if _, known := numbers.reserved[point.Volume]; !known && point.FileSystemID == fileSystemID {
-			numbers.reserved[point.Volume] = point.GID
+		if _, known := numbers.reserved[point.Volume]; !known && point.FileSystemID == fileSystemID && point.Allocated != 0 {
+			numbers.reserved[point.Volume] = point.Allocated
 		}
 	}
 	for _, gid := range numbers.reserved {
