@@ -224,6 +224,7 @@ func (c *Controller) create(ctx context.Context, volume string) error {
 	c.known.add(want, point)
 	c.mu.Unlock()
 	c.options.Log.InfoContext(ctx, "access point created", slog.String("accessPoint", point.ID), slog.String("volume", volume), slog.String("fileSystem", want.FileSystemID))
+	c.queue.AddAfter(key{listCall, want.FileSystemID}, c.options.Interval) // its class may be newer than this loop
 	c.demand()
 	c.changed(volume)
 	return nil

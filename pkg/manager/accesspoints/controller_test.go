@@ -104,7 +104,7 @@ func run(t *testing.T, api API, edit func(*Options)) *Controller {
 	o := Options{
 		API: api, Cluster: "c1", FileSystems: func() []string { return nil }, Begun: func() []volumes.Point { return nil },
 		IsKnown: func(string) bool { return true }, Exists: func(string) bool { return false }, IsReleased: func(string) bool { return true },
-		Interval: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Interval: 2 * time.Hour, Log: slog.New(slog.DiscardHandler),
 	}
 	edit(&o)
 	c := New(o)
@@ -284,6 +284,30 @@ func TestAccessPointThatIsGone(t *testing.T) {
 		synctest.Wait()
 		if c.IsMissing(fs1, "fsap-1") || !c.IsMissing(fs1, "fsap-2") || c.IsMissing("fs-2", "fsap-2") {
 			t.Error("a list is read wrong")
+		}
+	})
+}
+
+// TestAccessPointOfANewClassIsObserved though no class of its file system was there when the loop began.
+func TestAccessPointOfANewClassIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, known := &fakeAPI{}, atomic.Bool{}
+		known.Store(true)
+		c := run(t, api, func(o *Options) { o.IsKnown = func(string) bool { return known.Load() } })
+		c.Create(point("pvc-1"))
+		<-time.After(3 * time.Hour) // one listing
+		if c.IsMissing(fs1, "fsap-1") || len(c.Demand().AccessPoints) != 1 || api.called(listCall) != 1 {
+			t.Errorf("it is missing: %v, after %d listings; ports are demanded for %v", c.IsMissing(fs1, "fsap-1"), api.called(listCall), c.Demand())
+		}
+		_ = api.DeleteAccessPoint(t.Context(), "fsap-1") // by an administrator
+		<-time.After(2 * time.Hour)
+		if !c.IsMissing(fs1, "fsap-1") {
+			t.Error("a made access point that is gone is not missing")
+		}
+		known.Store(false)
+		<-time.After(2 * time.Hour)
+		if demand := c.Demand(); len(demand.AccessPoints) != 0 {
+			t.Errorf("volume, claim and Jobs are gone, and ports are demanded for %v", demand)
 		}
 	})
 }

@@ -33,8 +33,9 @@ type givenUp struct {
 }
 
 type made struct {
-	key ports.Key
-	iam bool
+	key    ports.Key
+	iam    bool
+	listed bool // a listing has ended since
 }
 
 // gids are the numbers that access points of a file system have or are to have.
@@ -65,7 +66,7 @@ func (r *registry) volumeOf(k key) string {
 func (r *registry) add(want volumes.Point, point efs.AccessPoint) {
 	delete(r.wanted, want.Volume)
 	delete(r.problems, key{createCall, want.Volume})
-	r.made[want.Volume] = made{ports.Key{FileSystem: want.FileSystemID, AccessPoint: point.ID}, want.IAM}
+	r.made[want.Volume] = made{key: ports.Key{FileSystem: want.FileSystemID, AccessPoint: point.ID}, iam: want.IAM}
 	r.points[point.ID] = point
 	if points := r.listed[want.FileSystemID]; points != nil {
 		points[point.ID] = true
@@ -90,17 +91,19 @@ func (r *registry) forget(id string) {
 	delete(r.problems, key{deleteCall, id})
 }
 
-// observe replaces what is known of a file system. An access point that was made while it was listed may not be in
-// the list.
+// observe replaces what is known of a file system. An access point that was made since the last listing may not be in
+// this one. One whose volume is gone, with its claim and Jobs, needs no port.
 func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun []volumes.Point, isKnown func(volume string) bool) {
 	listed, numbers := map[string]bool{}, &gids{used: map[int]bool{}, reserved: map[string]int{}, next: map[int]int{}}
 	if before := r.gids[fileSystemID]; before != nil {
 		numbers.reserved = before.reserved
 		maps.DeleteFunc(numbers.reserved, func(volume string, _ int) bool { return !isKnown(volume) })
 	}
-	for _, m := range r.made {
-		if m.key.FileSystem == fileSystemID {
-			listed[m.key.AccessPoint] = true
+	maps.DeleteFunc(r.made, func(volume string, _ made) bool { return !isKnown(volume) })
+	for volume, m := range r.made {
+		if m.key.FileSystem == fileSystemID && !m.listed {
+			m.listed, listed[m.key.AccessPoint] = true, true
+			r.made[volume] = m
 		}
 	}
 	for _, point := range points {
