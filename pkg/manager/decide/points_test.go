@@ -106,6 +106,17 @@ func TestClaimWithAccessPoint(t *testing.T) {
 	}
 }
 
+// TestDirectoryOfAnotherNamespaceHasAdviceForTheClass: the worker's is for classes of ours.
+func TestDirectoryOfAnotherNamespaceHasAdviceForTheClass(t *testing.T) {
+	taken := operations.Result{State: operations.Failed, Reason: operations.OwnedByOtherNamespace, Message: "set share_across_namespaces in the class"}
+	if why := ended(pointSetup(t), taken).Why(); !strings.Contains(why, "a class with provisioningMode cannot do that: write ${.PVC.namespace}") {
+		t.Errorf("it says %q", why)
+	}
+	if why := ended(operations.Operation{}, taken).Why(); why != taken.Message {
+		t.Errorf("for a class of ours it says %q", why)
+	}
+}
+
 func TestAllocatedGIDOfAccessPoint(t *testing.T) {
 	p := Decide(newState(ofDriver(""), withPoints(fakePoints{gid: 50001})))
 	if len(p.Pending) != 1 || p.Pending[0].Operation.UID != 1000 || p.Pending[0].Operation.GID != 50001 {

@@ -145,7 +145,11 @@ func (a Attempt) isUnsuccessful() bool { return a.Job != "" && (a.failed() || a.
 
 // Why returns, for people, the reason for which an attempt did not succeed.
 func (a Attempt) Why() string {
-	return cmp.Or(a.Result.Message, a.Message, "its report does not say what became of it")
+	why := cmp.Or(a.Result.Message, a.Message, "its report does not say what became of it")
+	if _, ok := volumes.PointOf(a.Operation); ok && a.Result.Reason == operations.OwnedByOtherNamespace {
+		why += "; a class with provisioningMode cannot do that: write ${.PVC.namespace} into its subPathPattern, or use a class without provisioningMode"
+	}
+	return why
 }
 
 // IsUsed reports whether the manager has acted on the result of an attempt whose Job has ended, so that the Job
