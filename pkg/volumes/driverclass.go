@@ -102,7 +102,7 @@ func setDriverPattern(c *Class, value string) error {
 
 func setReuse(_ *Class, value string) error {
 	if value != "false" {
-		return errors.New(`leave it out: write a subPathPattern such as ${.PVC.namespace}/${.PVC.name} with ensureUniqueDirectory: "false", ` +
+		return errors.New(`leave it out: write a subPathPattern such as ${.PVC.namespace}/${.PVC.name} with ensureUniqueDirectory: "false", uid and gid, ` +
 			"so that a claim that is made again has the directory of the one before, through an access point of its own")
 	}
 	return nil

@@ -120,3 +120,22 @@ func TestImportedVolumeKeepsTheAccessPointOfTheDriver(t *testing.T) {
 		})
 	}
 }
+
+// TestClaimKeepsItsNameOnTheDriversAccessPoint once it is deleted: its volume, which is retained, says which it had.
+func TestClaimKeepsItsNameOnTheDriversAccessPoint(t *testing.T) {
+	released := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+		ClaimRef:               &corev1.ObjectReference{Namespace: "team", Name: "data-web-0", UID: "gone"},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: "efs:" + fs1 + "::fsap-1"}},
+	}}
+	released.Name, released.Status.Phase = "pvc-of-the-driver", corev1.VolumeReleased
+	points := []rebuild.AccessPoint{{ID: "fsap-1", FileSystem: fs1, Path: "/old", Token: released.Name}}
+	known := rebuild.AWSDriver.KnownClaims(map[string]*corev1.PersistentVolume{released.Name: released}, fs1, points)
+	for trust, state := range map[bool]rebuild.State{false: rebuild.Whose, true: rebuild.Planned} {
+		i := rebuild.Import{Cluster: newCluster(nil), Choice: choice(), FileSystem: fs1, TrustNames: trust}
+		i.Class, i.Points = "points", points
+		item := i.Plan(rebuild.WantedOf(points, known), []requests.Directory{{Path: "/old"}}, nil)[0]
+		if item.State != state || trust && (item.AccessPoint != "fsap-1" || item.NewClaim == nil || item.NewClaim.Name != "data-web-0") {
+			t.Errorf("with trust %v: %+v", trust, item)
+		}
+	}
+}
