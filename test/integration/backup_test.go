@@ -114,11 +114,16 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	one, two := f.provision("one", f.class), f.provision("two", f.class)
 	f.writeFile(one.path)
 	f.writeFile(two.path)
+	ours := f.class
+	f.useDriverClass()
+	three := f.NewClaim("three", f.class)
+	volume, point := f.waitForPoint(three)
+	f.class = ours
 	folder := t.TempDir()
 	for _, commands := range append([]string{recipes(t, "velero")[0]}, recipes(t, "leave-for-the-csi-driver")...) {
 		f.Logf("%s", f.shell(folder, commands))
 	}
-	for _, p := range []provisioned{one, two} {
+	for _, p := range []provisioned{one, two, {claim: three, volume: volume, path: ":" + point.ID}} { // not the root of the file system
 		claim, volume := f.WaitForBound(p.claim)
 		want := f.fileSystem + ":" + p.path
 		if volume.Spec.CSI == nil || volume.Spec.CSI.VolumeHandle != want || claim.UID == p.claim.UID {
@@ -129,9 +134,12 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 		}
 		f.waitForVolumeDeleted(p.volume.Name)
 	}
-	f.syncAgain("three")
+	f.syncAgain("later")
 	f.expectFile(one.path)
 	f.expectFile(two.path)
+	if _, exists := f.EFS.AccessPoint(point.Token); !exists || !f.Exists(f.fileSystem, point.Path) {
+		t.Errorf("access point %s or its directory is gone", point.ID)
+	}
 	f.expectOtherVolume(other.Name)
 	f.waitForPhase(earlier.volume.Name, corev1.VolumeReleased)
 	f.expectFile(earlier.path)
