@@ -223,3 +223,24 @@ func TestClaimDeletedBeforeItsAccessPointIsKnown(t *testing.T) {
 		})
 	}
 }
+
+// TestAccessPointDeletedInAWSIsReported though no class of the driver was there when the manager began. Its directory stays
+// until the claim is deleted.
+func TestAccessPointDeletedInAWSIsReported(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.startManager(nil)
+	f.provision("first", f.class)
+	f.useDriverClass()
+	claim := f.NewClaim("data", f.class)
+	volume, point := f.waitForPoint(claim)
+	f.writeFile(point.Path)
+	f.EFS.RemoveAccessPoint(point.ID)
+	f.waitForEvent(volume, wellknown.EventVolumeFailedDelete, "access point "+point.ID, "was deleted in AWS", point.Path)
+	f.expectFile(point.Path)
+	f.deleteClaims(claim)
+	f.waitForPointDeleted(claim, point, portOption(volume))
+	if calls := f.EFS.Calls(); calls.Created != 1 {
+		t.Errorf("the calls are %+v", calls)
+	}
+}
