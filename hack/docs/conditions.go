@@ -62,12 +62,10 @@ func addConditions(fresh map[string]string) error {
 
 // meaningsOf returns the meanings of constants by their values, the first one of each value.
 func meaningsOf(all []name) map[string]string {
-	values, meanings := map[string]string{}, map[string]string{}
-	for _, n := range all {
-		values[n.constant] = n.value
-	}
+	values, meanings := valuesOf(all), map[string]string{}
 	for _, n := range all {
 		text := strings.TrimPrefix(meaning(n, values), "the reason of ")
+		text = strings.TrimPrefix(text, ofEvent.FindString(text))
 		meanings[n.value] = cmp.Or(meanings[n.value], strings.TrimSuffix(text, "."))
 	}
 	return meanings
@@ -112,7 +110,8 @@ func renderCauses(words []name, meanings map[string]string, remedyOf func(string
 	text.WriteString("\n| cause | meaning | what to do |\n|---|---|---|\n")
 	for _, n := range words {
 		if remedy := remedyOf(n.value); remedy != "" {
-			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", n.value, cell(cmp.Or(meanings[n.value], "–")), cell(remedy))
+			means, _ := sentences(meanings[n.value])
+			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", n.value, cell(means), cell(remedy))
 		}
 	}
 	return text.String() + "\n"

@@ -17,9 +17,11 @@ var kinds = []string{"Annotation", "Label", "Finalizer", "Taint"}
 
 // name is a key that programs and users share.
 type name struct {
-	constant string
-	value    string
-	meaning  string
+	constant   string
+	kind       string // the type, "" for a string
+	value      string
+	expression string // of the value, which may be a number
+	meaning    string
 }
 
 // constants reads the constants of a package whose values are strings, with their comments.
@@ -42,7 +44,8 @@ func constants(folder string) ([]name, error) {
 		}
 	}
 	for i := range found {
-		found[i].value = resolve(values[found[i].constant], values)
+		found[i].expression = values[found[i].constant]
+		found[i].value = resolve(found[i].expression, values)
 	}
 	return found, nil
 }
@@ -58,7 +61,7 @@ func collect(group *ast.GenDecl, values map[string]string) (found []name) {
 		if text == "" && strings.HasPrefix(group.Doc.Text(), spec.Names[0].Name) {
 			text = group.Doc.Text()
 		}
-		found = append(found, name{spec.Names[0].Name, "", strings.Join(strings.Fields(text), " ")})
+		found = append(found, name{constant: spec.Names[0].Name, kind: expression(spec.Type), meaning: strings.Join(strings.Fields(text), " ")})
 		values[spec.Names[0].Name] = expression(spec.Values[0])
 	}
 	return found
@@ -90,14 +93,19 @@ func resolve(expression string, values map[string]string) string {
 	return all.String()
 }
 
-var identifier = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
-
-// renderNames makes a table of the constants whose names begin with a kind.
-func renderNames(all []name, kind string) string {
+func valuesOf(all []name) map[string]string {
 	values := map[string]string{}
 	for _, n := range all {
 		values[n.constant] = n.value
 	}
+	return values
+}
+
+var identifier = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
+
+// renderNames makes a table of the constants whose names begin with a kind.
+func renderNames(all []name, kind string) string {
+	values := valuesOf(all)
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n| %s | meaning |\n|---|---|\n", strings.ToLower(kind))
 	for _, n := range all {

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const root = "../.."
@@ -137,4 +140,14 @@ func firstCodes(section string) []string {
 		names = append(names, codes(row[0])...)
 	}
 	return names
+}
+
+// expectSame compares two sets of names; a repeated name is an error, too.
+func expectSame(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+		t.Errorf("%d %s; mismatch (-program +page):\n%s", len(want), what, diff)
+	}
 }

@@ -248,47 +248,51 @@ type Problem struct {
 // Is reports whether there is a problem with one of the reasons.
 func (p *Problem) Is(reasons ...Reason) bool { return p != nil && slices.Contains(reasons, p.Reason) }
 
-// Reason is the kind of a problem, as in metrics, logs and conditions.
+// Reason is the kind of a problem, as in metrics, logs and conditions. docs/reference/reasons.md is generated from the
+// comments of its values: after the first sentence they say what to do.
 type Reason string
 
 // Problems of the process.
 const (
-	ReasonPortTaken    Reason = "PortTaken"    // another process or tunnel listens on the tunnel's port
-	ReasonBadConfig    Reason = "BadConfig"    // stunnel refuses the configuration file
-	ReasonStartFailed  Reason = "StartFailed"  // the program could not be started or its file not be written
-	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly
-	ReasonUnresponsive Reason = "Unresponsive" // a start or reload timed out
-	ReasonExhausted    Reason = "Exhausted"    // stunnel closes new connections: it has no memory or descriptors left
+	ReasonPortTaken    Reason = "PortTaken"    // another process or tunnel listens on the tunnel's port. Find it on the node: ss -tnlp
+	ReasonBadConfig    Reason = "BadConfig"    // stunnel refuses the configuration file. The log of supervisor; usually its container lacks the CA file
+	ReasonStartFailed  Reason = "StartFailed"  // the program could not be started or its file not be written. Image of the DaemonSet, STUNNEL_PATH
+	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly. The log of supervisor; memory of the node
+	ReasonUnresponsive Reason = "Unresponsive" // a start or reload of stunnel took more than 30 s. Load of the node
+	// ReasonExhausted: stunnel closes new connections, because it has no memory or descriptors left; after three in a row
+	// it is restarted, at most once a minute. As the alert EFSTunnelMemoryShort
+	ReasonExhausted Reason = "Exhausted"
 )
 
 // Problems of connections to the servers.
 const (
-	ReasonConnectRefused            Reason = "ConnectRefused"
-	ReasonConnectTimeout            Reason = "ConnectTimeout"
-	ReasonConnectUnreachable        Reason = "ConnectUnreachable"
-	ReasonCertificateHostMismatch   Reason = "CertificateHostMismatch" // of another host name
-	ReasonCertificateExpired        Reason = "CertificateExpired"      // or not valid yet
-	ReasonCertificateUntrusted      Reason = "CertificateUntrusted"    // by none of the trusted roots
-	ReasonTLSVersion                Reason = "TLSVersion"              // the server is too old for TLS 1.2
-	ReasonNotTLS                    Reason = "NotTLS"                  // the server speaks another protocol
-	ReasonClientCertificateRejected Reason = "ClientCertificateRejected"
-	ReasonHandshakeTimeout          Reason = "HandshakeTimeout" // the server accepts the connection and does not answer
-	ReasonHandshakeFailed           Reason = "HandshakeFailed"  // for any other reason
-	ReasonConnectionLost            Reason = "ConnectionLost"   // after the handshake
+	ReasonConnectRefused            Reason = "ConnectRefused"            // the mount target refuses the connection. Its state in AWS; is the address still its own?
+	ReasonConnectTimeout            Reason = "ConnectTimeout"            // the mount target does not answer. Security group (TCP 2049), network ACL, routes
+	ReasonConnectUnreachable        Reason = "ConnectUnreachable"        // the node has no route to the address. Routes, VPC peering
+	ReasonCertificateHostMismatch   Reason = "CertificateHostMismatch"   // the certificate is of another host name. Correct dns_name and addresses in the table or the pinned table
+	ReasonCertificateExpired        Reason = "CertificateExpired"        // the certificate has expired, or is not valid yet. Clock of the node
+	ReasonCertificateUntrusted      Reason = "CertificateUntrusted"      // none of the trusted roots has signed the certificate. EFS_CA_FILE; a proxy that intercepts TLS
+	ReasonTLSVersion                Reason = "TLSVersion"                // the server is too old for TLS 1.2. The server
+	ReasonNotTLS                    Reason = "NotTLS"                    // the server speaks another protocol. Is the address that of a mount target?
+	ReasonClientCertificateRejected Reason = "ClientCertificateRejected" // the server demands a client certificate, or another one. IAM identity of the target; clock of the node
+	ReasonHandshakeTimeout          Reason = "HandshakeTimeout"          // the server accepts the connection and does not answer. The mount target; the agent fails over to another one
+	ReasonHandshakeFailed           Reason = "HandshakeFailed"           // the handshake failed for any other reason. The log of supervisor
+	ReasonConnectionLost            Reason = "ConnectionLost"            // a connection broke after the handshake. Nothing, if it stays rare
 )
 
-// Reasons for failed probes, as in metrics, events and reports.
+// Reasons for failed probes, as in metrics, events and reports. After the first sentence the comments say what to do about
+// a tunnel; remedies are for servers.
 const (
-	ProbeTimeout     = "Timeout"     // no reply in time
-	ProbeRefused     = "Refused"     // no process listens
-	ProbeUnreachable = "Unreachable" // no route to the address
-	ProbeClosed      = "Closed"      // the connection was closed or reset before the reply
-	ProbeCertificate = "Certificate" // the server's certificate cannot be verified
-	ProbeHandshake   = "Handshake"   // the server has no TLS, or no common version or cipher
-	ProbeDenied      = "Denied"      // the NFS server denied the call
-	ProbeProtocol    = "Protocol"    // the reply is not an NFSv4 server's
-	ProbeHijacked    = "Hijacked"    // the node redirects the tunnel's port, and another process or pod gets what clients send
-	ProbeOther       = "Other"
+	ProbeTimeout     = "Timeout"     // no reply in time. See the other reasons of the same tunnel
+	ProbeRefused     = "Refused"     // no process listens. The log of supervisor
+	ProbeUnreachable = "Unreachable" // no route to the address. Loopback of the node
+	ProbeClosed      = "Closed"      // the connection was closed or reset before the reply. See the other reasons of the same tunnel
+	ProbeCertificate = "Certificate" // the server's certificate cannot be verified. As CertificateUntrusted
+	ProbeHandshake   = "Handshake"   // the server has no TLS, or no common version or cipher. As NotTLS and TLSVersion
+	ProbeDenied      = "Denied"      // the NFS server denied the call. The file system's policy, the access point, and the tunnel's identity
+	ProbeProtocol    = "Protocol"    // the reply is not an NFSv4 server's. The address, or the process on the port
+	ProbeHijacked    = "Hijacked"    // the node redirects the tunnel's port, and another process or pod gets what clients send. The event PortHijacked
+	ProbeOther       = "Other"       // anything else. The log of agent
 )
 
 // remedies are what administrators do about failed probes.

@@ -1,67 +1,69 @@
 package wellknown
 
-// Event reasons on the targets' ConfigMap, which make describing it the status page.
+// Reasons of events. docs/reference/events.md is generated from their comments: the object that an event is about, its
+// type if that is not Warning, and what it means. Where no condition has the reason, the second sentence says what to do.
+// Those on the targets' ConfigMap make describing it the status page.
 const (
-	EventFileSystemFound    = "FileSystemFound"    // a file system was added to the table
-	EventFileSystemUnusable = "FileSystemUnusable" // a file system is there but cannot serve; the message says why
-	// EventFileSystemsExcluded: file systems are listed, and --file-system-tags or --file-system-ids leave none.
+	EventFileSystemFound    = "FileSystemFound"    // on the ConfigMap, Normal: a file system was added to the table, or is listed again
+	EventFileSystemUnusable = "FileSystemUnusable" // on the ConfigMap: a file system is there but cannot serve; the message says why
+	// EventFileSystemsExcluded, on the ConfigMap: file systems are listed, and --file-system-tags or --file-system-ids leave
+	// none, so no claim can be served.
 	EventFileSystemsExcluded = "FileSystemsExcluded"
-	EventFileSystemMissing   = "FileSystemMissing"  // a file system of the table was not in the latest listing; nothing is removed yet
-	EventDiscoveryFailed     = "DiscoveryFailed"    // the file systems could not be listed; the table stays as it is
-	EventOutOfPorts          = "OutOfPorts"         // a file system has no port, because all are in use
-	EventTableFull           = "TableFull"          // a file system has no port, because the ConfigMap is full
-	EventTableNotStored      = "TableNotStored"     // the apiserver refuses the table; the stored one stays in force
-	EventIdentityLooksWrong  = "IdentityLooksWrong" // the listed file systems seem to be another account's or region's; the table stays as it is
-	EventPortConflict        = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
-	EventAddressConflict     = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
-	EventAuthorityEnds       = "AuthorityEnds"      // the certificate authority of a target has ended, or will within 30 days
-	EventServerRefused       = "ServerRefused"      // the Service of an NFS server is not used; the message says why
-	EventServerMissing       = "ServerMissing"      // no Service of an NFS server, and no pin, names a target any longer; it stays as it was
-	EventTableUnreadable     = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
-	// EventRootVolumeConflict: an object that is not ours, or another installation's root volume, has
-	// a root volume's or root claim's name.
+	EventFileSystemMissing   = "FileSystemMissing"  // on the ConfigMap: a file system of the table was not in the latest listing; nothing is removed yet
+	EventDiscoveryFailed     = "DiscoveryFailed"    // on the ConfigMap: the file systems could not be listed; the table stays as it is
+	EventOutOfPorts          = "OutOfPorts"         // on the ConfigMap: a file system has no port, because all are in use
+	EventTableFull           = "TableFull"          // on the ConfigMap: a target has no port, because the table would exceed 900 KiB; the others are served
+	EventTableNotStored      = "TableNotStored"     // on the ConfigMap: the apiserver refuses the table; the stored one stays in force, and what is new waits
+	EventIdentityLooksWrong  = "IdentityLooksWrong" // on the ConfigMap: the listed file systems seem to be another account's or region's; the table stays as it is
+	EventPortConflict        = "PortConflict"       // on the ConfigMap, volume: a port that was asked for is in use, or a NodePort Service can take assigned ones
+	EventAddressConflict     = "AddressConflict"    // on the ConfigMap: two file systems have one address, so one of them may lead to the other's data
+	EventAuthorityEnds       = "AuthorityEnds"      // on the ConfigMap: the certificate authority of a target has ended, or will within 30 days
+	EventServerRefused       = "ServerRefused"      // on the Service, ConfigMap: the Service of an NFS server is not used; the message says why
+	EventServerMissing       = "ServerMissing"      // on the ConfigMap: no Service of an NFS server, and no pin, names a target any longer; it stays as it was
+	EventTableUnreadable     = "TableUnreadable"    // on the ConfigMap, node: the ConfigMap cannot be read; nothing is written until it can, and the last table is served
+	// EventRootVolumeConflict, on the ConfigMap: an object that is not ours, or another installation's root volume, has
+	// a root volume's or root claim's name. No mount Job runs on that file system until then.
 	EventRootVolumeConflict = "RootVolumeConflict"
 )
 
-// Event reasons on claims and volumes.
+// Reasons of events on claims and volumes.
 const (
-	EventProvisioning          = "Provisioning"          // a mount Job makes the claim's directory, or will when the one that runs has ended
-	EventProvisioningSucceeded = "ProvisioningSucceeded" // the claim has its volume
-	EventProvisioningFailed    = "ProvisioningFailed"    // a claim was refused, or its setup went wrong
-	// EventVolumeResizeSuccessful: a claim has grown, and its volume with it. These two are
-	// external-resizer's.
-	EventVolumeResizeSuccessful = "VolumeResizeSuccessful"
-	EventVolumeResizeFailed     = "VolumeResizeFailed" // the apiserver refuses the new size of a volume or of its claim
-	EventSweepFailed            = "SweepFailed"        // on a root claim: the trash of its file system could not be emptied
-	EventSurveyFailed           = "SurveyFailed"       // on a root claim: the volumes of its file system could not be counted
-	EventVolumeOverRequest      = "VolumeOverRequest"  // a claim's directory holds more than the claim requests; nothing is refused
-	EventPortCorrected          = "PortCorrected"      // a volume's port option disagreed with the table and was rewritten
-	EventMountOptionHarmful     = "MountOptionHarmful" // a volume has a mount option that has its pods write elsewhere; also on the table
-	EventRootVolumeRepaired     = "RootVolumeRepaired" // a root volume was not as it should be, and was put right
-	// EventFileSystemGone: the volume's file system provably no longer exists, so the volume
-	// lost its finalizer. On the targets' ConfigMap: its target left the table.
+	EventProvisioning          = "Provisioning"          // on the claim, Normal: a mount Job makes the directory, or will when the one that runs has ended
+	EventProvisioningSucceeded = "ProvisioningSucceeded" // on the claim, SharedVolume, Normal: the claim has its volume
+	EventProvisioningFailed    = "ProvisioningFailed"    // on the claim, SharedVolume: it is refused or waits, or its setup failed. The message says what to do
+	// EventVolumeResizeSuccessful, on the claim, Normal: it has grown, and its volume with it.
+	EventVolumeResizeSuccessful = "VolumeResizeSuccessful" // as external-resizer's
+	EventVolumeResizeFailed     = "VolumeResizeFailed"     // on the claim: the apiserver refuses the new size. Do what its answer, in the message, says
+	EventSweepFailed            = "SweepFailed"            // on the root claim: the trash of a file system could not be emptied, or a directory in it has no readable record
+	EventSurveyFailed           = "SurveyFailed"           // on the root claim: the volumes of a file system could not be counted
+	EventVolumeOverRequest      = "VolumeOverRequest"      // on the claim: its directory holds more than it requests; nothing is refused. Delete data, or request more
+	EventPortCorrected          = "PortCorrected"          // on the volume: its port option disagreed with the table and was rewritten. Restart pods that mounted it before
+	EventMountOptionHarmful     = "MountOptionHarmful"     // on the volume, ConfigMap: a volume has a mount option that has its pods write elsewhere
+	EventRootVolumeRepaired     = "RootVolumeRepaired"     // on the root volume: it was edited or deleted, and was put right. Find out who edits it
+	// EventFileSystemGone, on the ConfigMap, volume, Normal, Warning: the file system provably no longer exists; its target
+	// left the table, and its volumes can be deleted.
 	EventFileSystemGone       = "FileSystemGone"
-	EventVolumeFailedDelete   = "VolumeFailedDelete"   // a volume could not be cleaned up or adopted
-	EventSharedVolumeRepaired = "SharedVolumeRepaired" // the claim or the volume of a SharedVolume was not as it should be, and was put right
-	EventVolumeAdopted        = "VolumeAdopted"        // a volume of the original system is now managed like all others
-	EventVolumeDeleteSkipped  = "VolumeDeleteSkipped"  // a released volume's directory has another owner and stays
+	EventVolumeFailedDelete   = "VolumeFailedDelete"   // on the volume: it could not be cleaned up or adopted, or its cleanup not be taken back. The message says what to do
+	EventSharedVolumeRepaired = "SharedVolumeRepaired" // on the SharedVolume: its claim or volume was edited or deleted, and was put right. Find out who edits it
+	EventVolumeAdopted        = "VolumeAdopted"        // on the volume, Normal: a volume of the original system is now managed like all others
+	EventVolumeDeleteSkipped  = "VolumeDeleteSkipped"  // on the volume, Warning, Normal: it is deleted, and its directory or access point stays; the message says why
 )
 
-// Event reasons of the node agent, on its Node, which users describe when pods of one node cannot mount.
+// Reasons of events of the node agent on its Node, which users describe when pods of one node cannot mount.
 const (
-	EventPortTaken            = "PortTaken"            // another process has a tunnel's port
-	EventPortHijacked         = "PortHijacked"         // the node redirects a tunnel's port to another process, which gets NFS traffic unencrypted
-	EventPortInEphemeralRange = "PortInEphemeralRange" // the node's kernel may give ports of tunnels to any process
-	EventTargetUnusable       = "TargetUnusable"       // a target cannot be served as the table has it
-	EventConfigurationRefused = "ConfigurationRefused" // stunnel cannot run with a tunnel's configuration; the message says why, and which file it lacks
-	// EventClientCertificateFailed: the client certificate of a tunnel cannot be renewed, and the
+	EventPortTaken            = "PortTaken"            // on the node: another process has a tunnel's port; its volumes cannot be mounted there
+	EventPortHijacked         = "PortHijacked"         // on the node: the node redirects a tunnel's port to another process, which gets NFS traffic unencrypted
+	EventPortInEphemeralRange = "PortInEphemeralRange" // on the node: the node's kernel may give ports of tunnels to any process
+	EventTargetUnusable       = "TargetUnusable"       // on the node: a target cannot be served as the table has it
+	EventConfigurationRefused = "ConfigurationRefused" // on the node: stunnel cannot run with a tunnel's configuration; the message says why, and which file it lacks
+	// EventClientCertificateFailed, on the node: the client certificate of a tunnel cannot be renewed, and the
 	// message says until when the present one serves; or one that is needed later cannot be
 	// made, and the tunnel serves without it.
 	EventClientCertificateFailed = "ClientCertificateFailed"
-	EventTunnelUnhealthy         = "TunnelUnhealthy" // the server does not answer through a tunnel
-	EventTunnelHealthy           = "TunnelHealthy"   // the server answers again
-	EventTunnelMoved             = "TunnelMoved"     // a tunnel leads to another mount target
-	EventTunnelRestarted         = "TunnelRestarted" // the connections of a tunnel were stuck
-	EventTableMissing            = "TableMissing"    // the ConfigMap was deleted; its last table is served
-	EventProblemEnded            = "ProblemEnded"    // one of those that have no event of their own for that
+	EventTunnelUnhealthy         = "TunnelUnhealthy" // on the node: the server does not answer through a tunnel
+	EventTunnelHealthy           = "TunnelHealthy"   // on the node, Normal: the server has answered again for 30 s
+	EventTunnelMoved             = "TunnelMoved"     // on the node, Warning, Normal: a tunnel uses another mount target; Normal: the nearest again. Check the one before
+	EventTunnelRestarted         = "TunnelRestarted" // on the node: the connections of a tunnel were stuck, or it closed new ones, so it was restarted
+	EventTableMissing            = "TableMissing"    // on the node: the ConfigMap was deleted; its last table is served
+	EventProblemEnded            = "ProblemEnded"    // on the node, ConfigMap, Normal: a problem without an event of its own for its end has ended; the message names it
 )

@@ -90,17 +90,18 @@ type Tunnel struct {
 // HasNearer reports whether a mount target is nearer than the active one.
 func (t Tunnel) HasNearer() bool { return t.Active.Distance > t.MountTargets[0].Distance }
 
-// Reason is why a target is unusable, as in metrics and events.
+// Reason is why a target is unusable, as in metrics and events. docs/reference/reasons.md is generated from the comments
+// of its values: after the first sentence they say what to do.
 type Reason string
 
 // Reasons.
 const (
-	NoAddress         Reason = "NoAddress"
-	BadPort           Reason = "BadPort"
-	NoHostName        Reason = "NoHostName"
-	ClientCertificate Reason = "ClientCertificate"
-	BadValue          Reason = "BadValue"
-	Missing           Reason = "Missing"
+	NoAddress         Reason = "NoAddress"         // the table has no address of a mount target. Create mount targets
+	BadPort           Reason = "BadPort"           // the port is not allowed for tunnels, or belongs to another target. Correct the table, or delete its ConfigMap to have it rebuilt
+	NoHostName        Reason = "NoHostName"        // the DNS name to verify the server's certificate with is unknown. Write dns_name in the pinned table, or set the agent's --aws-region
+	ClientCertificate Reason = "ClientCertificate" // it has iam or is an access point, and its client certificate cannot be made. The message says what is missing: usually credentials or the region
+	BadValue          Reason = "BadValue"          // a value cannot be written into stunnel's configuration. Correct the table
+	Missing           Reason = "Missing"           // the table no longer has the target; its tunnel stays while volumes are mounted, in this pod only. Pin it, have it discovered again, or delete its pods
 )
 
 // awaitingCertificate is a reason inside of this package only: the target is not reported.

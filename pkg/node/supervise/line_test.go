@@ -3,7 +3,6 @@ package supervise
 import (
 	"log/slog"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -64,14 +63,6 @@ func TestReasonsOfLogLines(t *testing.T) {
 		if got := reasonOf(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-	}
-}
-
-func TestReasonsAreUnique(t *testing.T) {
-	reasons := Reasons()
-	slices.Sort(reasons)
-	if got := len(slices.Compact(slices.Clone(reasons))); got != len(reasons) || got != 18 {
-		t.Errorf("got %v, want 18 different reasons", reasons)
 	}
 }
 

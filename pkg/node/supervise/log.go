@@ -201,15 +201,6 @@ func checkReadable(path string) error {
 	return file.Close()
 }
 
-// Reasons returns all reasons. docs/reference/reasons.md explains each.
-func Reasons() []tunnelspec.Reason {
-	reasons := []tunnelspec.Reason{tunnelspec.ReasonPortTaken, tunnelspec.ReasonBadConfig, tunnelspec.ReasonStartFailed, tunnelspec.ReasonDied, tunnelspec.ReasonUnresponsive}
-	for _, p := range patterns {
-		reasons = append(reasons, p.reason)
-	}
-	return reasons
-}
-
 // patterns match the log lines of stunnel 5.50 to 5.76 with OpenSSL 1.1 and 3. The first match wins.
 var patterns = []struct {
 	reason tunnelspec.Reason
