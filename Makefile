@@ -43,7 +43,7 @@ check: lab ## Give a verdict on a change within two minutes: what it has, and wh
 
 .PHONY: quick
 quick: ## Test what a small change can break, with nothing but Go
-	go test ./pkg/volumes/... ./test/docs ./test/layout ./test/manifests
+	go test ./pkg/volumes/... ./hack/docs ./test/docs ./test/layout ./test/manifests
 
 .PHONY: help
 help: ## Show this list

@@ -1,6 +1,6 @@
 // Command docs writes what the code knows into docs: the settings of the programs, from their --help, the keys of
 // annotations, labels and finalizers, from their constants, conditions with their reasons, from package status, the
-// reasons of events, tunnels and targets, from their constants, the alerts, from
+// reasons of events, tunnels and targets, from their constants, parameters of classes, from their tables, the alerts, from
 // their manifest, metrics, from their source, and the pictures, from their texts. With -diff it changes nothing, and fails
 // when a file is stale. Run it in the root of the repository with make generate or make verify.
 package main
@@ -80,7 +80,7 @@ func run(ctx context.Context, diff bool) error {
 
 // addSources writes what follows from files of the repository, without a program that has to be built.
 func addSources(fresh map[string]string) error {
-	return errors.Join(addNames(fresh), addConditions(fresh), addReasons(fresh), addAlerts(fresh), addMetrics(fresh), addPictures(fresh))
+	return errors.Join(addNames(fresh), addParameters(fresh), addConditions(fresh), addReasons(fresh), addAlerts(fresh), addMetrics(fresh), addPictures(fresh))
 }
 
 // update writes a file that differs, or says that it does.

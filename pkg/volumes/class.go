@@ -134,26 +134,45 @@ type parameter struct {
 	set  func(c *Class, value string) error // the error says what is allowed
 }
 
+// parameters returns those of classes of ours. docs/reference/class-parameters.md has a row for each comment here, and of
+// driverParameters; the default of a boolean without one is false.
 func parameters() []parameter {
 	return []parameter{
+		// file system of claims that name none; `auto`: the file system that has the path already, else a stable choice (default DefaultFileSystemID)
 		{"default_file_system_id", setDefaultFileSystem},
+		// comma-separated list of file systems that claims may name (default all)
 		{"file_system_ids", setFileSystemIDs},
+		// `key=value,…`: only file systems with all of these tags
 		{"file_system_tags", setFileSystemTags},
+		// directory that contains the volumes (default DefaultBasePath)
 		{"base_path", setBasePath},
+		// path below it; also `${.PVC.name}`, `${.PVC.uid}`, `${.PVC.labels.KEY}`, `${.PVC.annotations.KEY}`, `${.PV.name}` (default DefaultPathPattern)
 		{"path_pattern", setPattern},
+		// allow a directory that a claim of another namespace owns, or whose retained data is of another class, or of an earlier namespace of the same name
 		{"share_across_namespaces", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossNamespaces })},
+		// allow a directory that a claim of another cluster owns
 		{"share_across_clusters", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossClusters })},
+		// claims may let other namespaces read their directory, and read those of others
 		{"share_read_only", boolean(func(c *Class) *bool { return &c.ShareReadOnly })},
+		// allow a directory with content and no owner (default DefaultAdoptExisting)
 		{"adopt_existing", setAdoptExisting},
+		// refuse claims without `volume_name`
 		{"require_volume_name", boolean(func(c *Class) *bool { return &c.RequireVolumeName })},
+		// octal mode of a new directory (default DefaultDirectoryPerms)
 		{"directory_perms", setMode},
+		// owner and group of a new directory; with `gidAllocate` only `uid` (default root)
 		{"uid", number(0, func(c *Class) *int { return &c.Directory.UID })},
 		{"gid", number(0, func(c *Class) *int { return &c.Directory.GID })},
+		// allocate a gid for each directory (mode 2771), which Kubernetes adds to its pods' groups
 		{"gidAllocate", boolean(func(c *Class) *bool { return &c.Directory.AllocateGID })},
+		// range of allocated gids, from 2000 (default DefaultGIDMin, DefaultGIDMax)
 		{"gidMin", allocatedGID(func(c *Class) *int { return &c.Directory.GIDMin })},
 		{"gidMax", allocatedGID(func(c *Class) *int { return &c.Directory.GIDMax })},
+		// allow the range to begin at 1000. Users of many images have such a gid, and so have access to the directory without being given it
 		{"allow_low_gids", boolean(func(c *Class) *bool { return &c.AllowLowGIDs })},
+		// how long a deleted directory stays in the trash: a duration, or `forever` (default DefaultKeepDeleted)
 		{"keep_deleted", setKeepDeleted},
+		// volumes on One Zone file systems get a node affinity for that zone
 		{"enforce_zone_affinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
 	}
 }

@@ -30,7 +30,8 @@ const Unset = -1
 
 // The defaults of the driver's documentation, and the limits of the root directory of an access point.
 const (
-	driverGIDMin, driverGIDMax = 50000, 7000000
+	driverGIDMin = 50000
+	driverGIDMax = 7000000
 
 	maxPointPathBytes = 100
 	maxPointPathDepth = 4
@@ -50,18 +51,31 @@ func driverParameters() []parameter {
 		return number(lowest, func(c *Class) *int { return field(c.AccessPoints) })
 	}
 	return []parameter{
+		// `efs-ap`: each volume has an access point (required)
 		{parameterMode, setProvisioningMode},
+		// the file system's id (required)
 		{"fileSystemId", setFileSystem},
+		// octal mode of the directory (required)
 		{"directoryPerms", setMode},
+		// the access point's user, and owner of the directory (default allocated)
 		{"uid", numbered(0, func(p *AccessPoints) *int { return &p.UID })},
 		{"gid", numbered(0, func(p *AccessPoints) *int { return &p.GID })},
+		// both or neither: the range from which a number is allocated, the lowest that no access point of the file system has. Where `uid` or `gid` is
+		// missing it is that, too; with both, none is allocated (default driverGIDMin, driverGIDMax)
 		{"gidRangeStart", numbered(1, func(p *AccessPoints) *int { return &p.GIDMin })},
 		{"gidRangeEnd", numbered(1, func(p *AccessPoints) *int { return &p.GIDMax })},
+		// directory that contains the volumes; slashes at its ends do not matter (default /)
 		{"basePath", setDriverBasePath},
+		// path below it; the variables of `path_pattern`; slashes at its ends do not matter (default /${.PV.name})
 		{"subPathPattern", setDriverPattern},
+		// append `-` and the claim's uid to a `subPathPattern` (default true)
 		{"ensureUniqueDirectory", points(func(p *AccessPoints) *bool { return &p.unique })},
+		// tag the access point: `efs.csi.aws.com/cluster`, as the driver does, and below `efs-stunnel.gnuthought.com/` the `cluster`, `claim` and
+		// `volume`. The driver's flag `--tags` has no counterpart: a role whose policy wants other tags cannot create access points here (default true)
 		{"enableTagging", points(func(p *AccessPoints) *bool { return &p.Tagged })},
+		// only `false` (default false)
 		{"reuseAccessPoint", setReuse},
+		// volumes on One Zone file systems get a node affinity for that zone
 		{"enforceZoneAffinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
 	}
 }

@@ -163,23 +163,6 @@ func acceptConfigMap(text []byte) error {
 	return err
 }
 
-// TestParametersAreThoseOfClasses: the parser's error about an unknown parameter names all of them.
-func TestParametersAreThoseOfClasses(t *testing.T) {
-	_, err := volumes.ParseClass(&storagev1.StorageClass{Parameters: map[string]string{"unheardOf": "1"}})
-	if err == nil {
-		t.Fatal("an unknown parameter is accepted")
-	}
-	_, list, ok := strings.Cut(err.Error(), "allowed are ")
-	if !ok {
-		t.Fatalf("%v does not say what is allowed", err)
-	}
-	documented := firstCodes(readPage(t, "docs/reference/class-parameters.md").section(t, "## Parameters"))
-	slices.Sort(documented)
-	if diff := cmp.Diff(strings.Split(list, ", "), documented); diff != "" {
-		t.Errorf("parameters mismatch (-parser +page):\n%s", diff)
-	}
-}
-
 // TestForeignParametersHaveTheirOwnRefusal: a user who forgets to translate one reads it on the claim.
 func TestForeignParametersHaveTheirOwnRefusal(t *testing.T) {
 	found := 0
