@@ -56,9 +56,9 @@ unit: lab ## Run the tests that need no cluster
 	for m in $(MODULES); do go test -C $$m ./...; done
 
 .PHONY: integration-long
-integration-long: lab ## Kill the manager before and after each of its writes; 1,000 agents watch a full table
+integration-long: lab ## Kill the manager before and after each of its writes; more agents, access points and hostile objects
 	KUBE_PROGRAMS=$$($(LAB) components); export KUBE_PROGRAMS EFS_STUNNEL_LONG=1; \
-	go test -tags integration -parallel 6 -count=1 -timeout 2h -run 'TestManagerThatCrashes|TestManyAgents' ./test/integration
+	go test -tags integration -parallel 6 -count=1 -timeout 2h -run 'TestManagerThatCrashes|TestMany|TestHostileObjects' ./test/integration
 
 .PHONY: unit-long
 unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses

@@ -261,7 +261,7 @@ func TestClaimWithoutPortIsServedOnceThereIsOne(t *testing.T) {
 // TestManyAccessPoints: AWS limits how often they are created, and makes none twice.
 func TestManyAccessPoints(t *testing.T) {
 	t.Parallel()
-	count := 200
+	count := 60
 	if everyCrash {
 		count = 1000
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -44,8 +45,9 @@ func TestCurrentCachesHaveWhatWasWritten(t *testing.T) {
 		_, err := f.createForeignClaim(ctx, name)
 		f.check(err)
 	}
+	pace := rate.NewLimiter(100, 1) // or nothing else had the processors
 	running.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
+		for n := 0; pace.Wait(ctx) == nil; n++ {
 			if err := annotate(ctx, "changing", n); err != nil && ctx.Err() == nil {
 				f.Error(err)
 				return

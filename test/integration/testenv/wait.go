@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,8 +19,12 @@ import (
 
 const (
 	// timeout is much more than anything takes on a busy machine.
-	timeout      = 5 * time.Minute
-	pollInterval = 50 * time.Millisecond
+	timeout = 5 * time.Minute
+	// firstPoll is the delay before the second check.
+	firstPoll = 50 * time.Millisecond
+	// maxPoll is the delay after some checks. A dozen tests at once wait, and most checks list objects: polled as
+	// often as at first, the apiserver would work for them more than for the manager.
+	maxPoll = 250 * time.Millisecond
 )
 
 // Eventually polls until check returns no error. After the timeout the test ends with the last error
@@ -34,7 +39,10 @@ func (e *Env) Eventually(what string, check func(ctx context.Context) error) {
 // pollUntil polls until there is no error, and returns the last error when the time is over.
 func (e *Env) pollUntil(limit time.Duration, check func(ctx context.Context) error) (last error) {
 	ctx := context.WithoutCancel(e.Context()) // also in cleanups
-	_ = wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	delays := wait.Backoff{Duration: firstPoll, Factor: 1.25, Cap: maxPoll, Steps: math.MaxInt}
+	_ = delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err == nil || last == nil || ctx.Err() == nil { // else the check was cut, and the error before says more
 			last = err
