@@ -50,24 +50,23 @@ func TestImagesListTheirPackages(t *testing.T) {
 	}
 }
 
-// TestPackageOfDivertedLoaderIsFound: in Debian 13, dpkg knows only a diversion of the loader's path.
+// TestPackageOfDivertedLoaderIsFound: in Debian 13, dpkg knows only a diversion of the loader's path. All other files
+// are here of one package: what a search for each would find, TestImagesListTheirPackages has seen.
 func TestPackageOfDivertedLoaderIsFound(t *testing.T) {
-	query, err := exec.LookPath("dpkg-query")
-	if err != nil {
+	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		t.Skip("this is no Debian")
 	}
 	programs := t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "dpkg-query"), []byte(`#!/bin/sh
-if [ "$1" != --search ]; then exec `+query+` "$@"; fi
+if [ "$1" = --status ]; then echo "Package: $2"; exit; fi
 shift
 for file; do
 	case $file in
 	/usr/lib*/ld-linux-*) echo "libc6:amd64: $file" ;;
 	/lib*/ld-linux-*) echo "diversion by libc6 from: $file"; echo "diversion by libc6 to: $file.usr-is-merged" ;;
-	*) `+query+` --search "$file" || status=1 ;;
+	*) echo "other: $file" ;;
 	esac
 done
-exit ${status:-0}
 `), 0o755); err != nil {
 		t.Fatal(err)
 	}
