@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 func anyMeta() metav1.ObjectMeta {
@@ -214,5 +216,40 @@ func TestUsageOfAClaimIsKept(t *testing.T) {
 	}
 	if _, ok := claim.Annotations[wellknown.AnnotationUsage]; ok {
 		t.Error("it is among the annotations, too")
+	}
+}
+
+// managedBy returns the fields that the apiserver records for a writer of an object.
+func managedBy(manager string) []metav1.ManagedFieldsEntry {
+	written := &metav1.FieldsV1{}
+	written.SetRawBytes(make([]byte, 600))
+	return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: written}}
+}
+
+func uidNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
+
+// boundClaim returns a claim as the apiserver has it once it is bound.
+func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
+	class, mode := "efs-stunnel", corev1.PersistentVolumeFilesystem
+	meta := anyMeta()
+	meta.Name, meta.Namespace, meta.UID = fmt.Sprintf("data-web-%d", n), fmt.Sprintf("team-%d", n%100), uidNumber(n)
+	meta.ResourceVersion, meta.ManagedFields = fmt.Sprint(1_000_000+n), managedBy("kube-controller-manager")
+	meta.Labels = map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web"}
+	meta.Annotations = map[string]string{
+		"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
+		wellknown.AnnotationStorageProvisioner: provisioner, wellknown.AnnotationBetaStorageProvisioner: provisioner,
+		"kubectl.kubernetes.io/last-applied-configuration": fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{},"labels":{"app.kubernetes.io/instance":"web"},"name":"data-web-%d","namespace":"team"},"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"efs-stunnel"}}`, n),
+	}
+	if provisioner == wellknown.DefaultProvisioner {
+		meta.Annotations[wellknown.AnnotationUsage] = fmt.Sprintf(`{"bytes":%d,"files":%d,"at":"2026-01-02T03:04:05Z"}`, n<<20, n)
+	}
+	meta.Finalizers = []string{"kubernetes.io/pvc-protection"}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: meta,
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: modes(), VolumeMode: &mode, VolumeName: volumes.VolumeName(uidNumber(n)),
+			Resources: corev1.VolumeResourceRequirements{Requests: gibibytes("1Gi")},
+		},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: modes(), Capacity: gibibytes("1Gi")},
 	}
 }
