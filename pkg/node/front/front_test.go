@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"gnuthought.com/efs-stunnel/pkg/node/front"
 	"gnuthought.com/efs-stunnel/test/support/lanestest"
@@ -214,23 +217,20 @@ func TestPinnedServersGetLanesWithoutGreeting(t *testing.T) {
 	h.front.LowerBusyRate(1 << 10)
 	conn := h.dial()
 	h.load(conn, 1, 1, 1, 0, 0)
-	first, stop := uint32(1000), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	pace := rate.NewLimiter(20, 1) // the rate decides, so the processors may rest
 	var running sync.WaitGroup
 	running.Go(func() {
-		for ; ; first += 400 {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := lanestest.Load(conn, first, 400, 32, 0, 1<<20); err != nil {
+		for first := uint32(1000); pace.Wait(ctx) == nil; first += 40 {
+			if err := lanestest.Load(conn, first, 40, 32, 0, 1<<14); err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	})
 	h.eventually("there are three lanes", func() bool { return h.front.Status().Open == 3 })
-	close(stop)
+	stop()
 	running.Wait()
 	for _, c := range h.server.Conns() {
 		if c.Greeted {

@@ -112,7 +112,7 @@ func connectionCount() int64 {
 	if stunneltest.IsLong() {
 		return 10_000
 	}
-	return 2000
+	return 400
 }
 
 // TestHandOverRefusesNoConnection stops each supervisor while the next one listens, too.
