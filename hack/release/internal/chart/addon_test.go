@@ -12,7 +12,7 @@ import (
 // are those of AWS Marketplace for container products ("INCOMPATIBLE_HELM_OBJECTS") and of aws-samples'
 // addons-transformer-for-amazon-eks.
 func TestChartFollowsTheRulesOfEKS(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	if len(chart.Metadata.Dependencies)+len(chart.Dependencies()) > 0 {
 		t.Error("dependencies must be in the chart")
 	}
@@ -74,7 +74,7 @@ func TestFaultsOfAddOnsAreFound(t *testing.T) {
 
 // TestChartDescribesItself as registries show it. Nothing names an address that the project may not have.
 func TestChartDescribesItself(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	m := chart.Metadata
 	if m.KubeVersion == "" || len(m.Keywords) == 0 || !strings.HasPrefix(m.Icon, "data:image/svg+xml;base64,") || m.Home != "" || m.Sources != nil {
 		t.Errorf("got %+v", m)
@@ -87,7 +87,11 @@ func TestChartDescribesItself(t *testing.T) {
 	}
 	s := spec(t)
 	s.Registry, s.Repository = "registry.example.com/storage", "https://example.com/source"
-	chart = load(t, s)
+	archive, err := write(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart = load(t, archive)
 	if m := chart.Metadata; m.Home != s.Repository || len(m.Sources) != 1 {
 		t.Errorf("got %+v", m)
 	}

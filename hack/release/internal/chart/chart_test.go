@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,33 +22,65 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-func spec(t *testing.T) Spec {
-	t.Helper()
+func newSpec() (Spec, error) {
 	source, err := manifests.Read("../../../../deploy/kustomize")
-	if err != nil {
-		t.Fatal(err)
-	}
 	images := manifests.Images{}
 	for _, name := range imageValues() {
 		images[name] = "registry.example.com/storage/" + name + "@sha256:" + strings.Repeat("0", 64)
 	}
-	return Spec{Version: "1.2.3", Source: source, Images: images, License: []byte("license")}
+	return Spec{Version: "1.2.3", Source: source, Images: images, License: []byte("license")}, err
 }
 
-func load(t *testing.T, s Spec) *helmchart.Chart {
+func spec(t *testing.T) Spec {
 	t.Helper()
-	var b bytes.Buffer
-	if err := Write(&b, s, time.Unix(1_700_000_000, 0)); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := loader.LoadArchive(&b)
+	s, err := newSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loaded.Validate(); err != nil {
+	return s
+}
+
+func write(s Spec) ([]byte, error) {
+	var b bytes.Buffer
+	err := Write(&b, s, time.Unix(1_700_000_000, 0))
+	return b.Bytes(), err
+}
+
+// written renders the chart once for all tests: kustomize takes seconds for it.
+var written = sync.OnceValues(func() ([]byte, error) {
+	s, err := newSpec()
+	if err != nil {
+		return nil, err
+	}
+	return write(s)
+})
+
+// archived returns the chart of spec as Write writes it.
+func archived(t *testing.T) []byte {
+	t.Helper()
+	archive, err := written()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return loaded
+	return archive
+}
+
+// loaded returns it as helm has it.
+func loaded(t *testing.T) *helmchart.Chart {
+	t.Helper()
+	return load(t, archived(t))
+}
+
+func load(t *testing.T, archive []byte) *helmchart.Chart {
+	t.Helper()
+	chart, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chart.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return chart
 }
 
 // byHelm returns the objects that helm would apply.
@@ -159,7 +192,7 @@ func TestDefaultsAreTheOverlayForEKS(t *testing.T) {
 		t.Fatal(err)
 	}
 	rendered, err := s.Source.EKS(s.Images, names...)
-	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, load(t, s), "createNamespace: true")); diff != "" {
+	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, loaded(t), "createNamespace: true")); diff != "" {
 		t.Errorf("objects mismatch (-kustomize +helm):\n%s", diff)
 	}
 }
@@ -167,7 +200,7 @@ func TestDefaultsAreTheOverlayForEKS(t *testing.T) {
 // TestComponentsAreThoseOfKustomize: none, each, and all.
 func TestComponentsAreThoseOfKustomize(t *testing.T) {
 	s := spec(t)
-	chart := load(t, s)
+	chart := loaded(t)
 	tests := map[string][]component{"none": nil, "all": components()}
 	for _, c := range components() {
 		tests[c.value] = []component{c}
@@ -191,16 +224,15 @@ func TestAnnotationsReplaceIRSA(t *testing.T) {
 	s := spec(t)
 	rendered, err := s.Source.Base(s.Images, "irsa")
 	values := off + switches() + "manager: {serviceAccount: {annotations: {eks.amazonaws.com/role-arn: 'arn:aws:iam::111122223333:role/efs-manager'}}}\n"
-	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, load(t, s), values)); diff != "" {
+	if diff := cmp.Diff(byKustomize(t, rendered, err), byHelm(t, loaded(t), values)); diff != "" {
 		t.Errorf("objects mismatch (-kustomize +helm):\n%s", diff)
 	}
 }
 
 // TestNamespaceIsEverywhere: in the objects, and in the policies that name the service accounts.
 func TestNamespaceIsEverywhere(t *testing.T) {
-	s := spec(t)
 	all := switches(slicesOf(components())...)
-	chart := load(t, s)
+	chart := loaded(t)
 	other := byHelm(t, chart, all+"createNamespace: true\nnamespaceOverride: storage\n")
 	want := map[string]any{}
 	for name, object := range byHelm(t, chart, all+"createNamespace: true") {
@@ -226,7 +258,7 @@ func TestNamespaceIsEverywhere(t *testing.T) {
 
 // TestTextsNameAddresses: users of the chart have no folder docs.
 func TestTextsNameAddresses(t *testing.T) {
-	for _, file := range load(t, spec(t)).Raw {
+	for _, file := range loaded(t).Raw {
 		for line := range strings.Lines(string(file.Data)) {
 			if rest := strings.ReplaceAll(line, wellknown.DocsURL, ""); strings.Contains(rest, "docs/") {
 				t.Errorf("%s: %s", file.Name, line)
@@ -250,7 +282,7 @@ func TestReleaseHasOneNamespace(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(switches(slicesOf(components())...)), &set); err != nil {
 		t.Fatal(err)
 	}
-	for name, object := range objectsOf(t, load(t, spec(t)), set, "2026") {
+	for name, object := range objectsOf(t, loaded(t), set, "2026") {
 		text, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
@@ -292,7 +324,7 @@ func onKubernetes(version string) *common.Capabilities {
 
 // TestFastBindingNeedsItsAPI, and the error is one sentence; without the component the chart needs no such version.
 func TestFastBindingNeedsItsAPI(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	for on, want := range map[bool]string{true: "components.fastBinding needs Kubernetes 1.36 or later", false: ""} {
 		set := map[string]any{"components": map[string]any{"fastBinding": on}}
 		values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.35.4"))

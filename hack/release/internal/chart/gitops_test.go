@@ -33,7 +33,7 @@ func blocks(t *testing.T) []map[string]any {
 
 // TestExamplesHaveValuesOfTheChart: byHelmWith fails if Helm refuses them.
 func TestExamplesHaveValuesOfTheChart(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	found := map[string]bool{}
 	for _, object := range blocks(t) {
 		var values any

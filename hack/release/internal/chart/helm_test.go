@@ -3,7 +3,6 @@
 package chart
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -178,12 +177,8 @@ func (h helm) versions(release *helmrelease.Release) map[string]string {
 
 // TestHelmLintsTheChart as AWS does with those of add-ons.
 func TestHelmLintsTheChart(t *testing.T) {
-	var b bytes.Buffer
-	if err := Write(&b, spec(t), time.Unix(1_700_000_000, 0)); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "efs-stunnel-1.2.3.tgz")
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(file, archived(t), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	lint := action.NewLint()
@@ -215,7 +210,7 @@ func TestHelmPullsThePushedChart(t *testing.T) {
 
 // TestHelmInstallsTheChart by its own natural commands, one after the other.
 func TestHelmInstallsTheChart(t *testing.T) {
-	c, chart := cluster.ForTest(t), load(t, spec(t))
+	c, chart := cluster.ForTest(t), loaded(t)
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)

@@ -1,13 +1,11 @@
 package chart
 
 import (
-	"bytes"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -20,12 +18,8 @@ func push(t *testing.T) (folder, address string) {
 	t.Helper()
 	server := httptest.NewServer(registry.New())
 	t.Cleanup(server.Close)
-	var b bytes.Buffer
-	if err := Write(&b, spec(t), time.Unix(1_700_000_000, 0)); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "efs-stunnel-1.2.3.tgz")
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(file, archived(t), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	folder = strings.TrimPrefix(server.URL, "http://") + "/storage"

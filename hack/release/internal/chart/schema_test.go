@@ -11,7 +11,7 @@ import (
 
 // TestHelmAcceptsKnownValues: byHelm fails if Helm refuses the values, or cannot render the objects.
 func TestHelmAcceptsKnownValues(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	for name, values := range map[string]string{
 		"defaults":        "",
 		"parent chart":    "global: {a: b}\nenabled: true",
@@ -32,7 +32,7 @@ func TestHelmAcceptsKnownValues(t *testing.T) {
 
 // TestHelmRefusesUnknownValues, and says which.
 func TestHelmRefusesUnknownValues(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	for values, want := range map[string]string{
 		"components: {network-policy: true}":            "'/components': additional properties 'network-policy' not allowed",
 		"imagePullSecret: [{name: a}]":                  "'': additional properties 'imagePullSecret' not allowed",

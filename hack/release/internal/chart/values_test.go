@@ -12,7 +12,7 @@ import (
 
 // TestValuesChangeObjects: each value that is no switch.
 func TestValuesChangeObjects(t *testing.T) {
-	chart := load(t, spec(t))
+	chart := loaded(t)
 	before := byHelm(t, chart, "")
 	const deployment, daemonSet, readAhead, nfsServer = "Deployment efs-stunnel/efs-manager", "DaemonSet efs-stunnel/efs-stunnel", "DaemonSet efs-stunnel/efs-read-ahead", "StatefulSet efs-stunnel/efs-nfs-server"
 	tests := map[string]struct{ values, object, want string }{
@@ -126,7 +126,7 @@ func TestValuesChangeObjects(t *testing.T) {
 // number has the first type in a file of values, and the second on the command line.
 func TestPortsAreThoseOfManagerAndPolicies(t *testing.T) {
 	s := spec(t)
-	chart := load(t, s)
+	chart := loaded(t)
 	rendered, err := s.Source.Base(s.Images, "admission")
 	plain := byKustomize(t, rendered, err)
 	ports := func(base, count any) map[string]any { return map[string]any{"base": base, "count": count} }
