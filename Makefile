@@ -80,13 +80,14 @@ testsum:
 	@mkdir -p $(TESTED)
 	go build -C hack/tools -o $(TESTSUM) gotest.tools/gotestsum
 
+# Three packages at once, because those of the agent and of its supervisor wait more than they work, for minutes.
 .PHONY: race
 race: lab testsum ## Run the unit tests, those with goroutines under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); NFS_SERVER_ROOT=$$($(LAB) nfs-server); \
 	PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; export LAB_GANESHA_ROOT STUNNEL_PATH NFS_SERVER_ROOT PROMETHEUS_PATH; \
 	{ bad=0; for m in hack/lab hack/release test/bench test/histories; do \
 		(cd $$m && $(TESTSUM) --jsonfile $(TESTED)/race-$${m##*/}.json -- ./...) || bad=1; done; exit $$bad; } & others=$$!; \
-	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race-1.json -- -race -timeout 1h $$(hack/concurrent) || failed=1; \
+	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race-1.json -- -race -p 3 -timeout 1h $$(hack/concurrent) || failed=1; \
 	$(TESTSUM) --jsonfile $(TESTED)/race-2.json -- -timeout 1h $$(hack/concurrent -v) || failed=1; \
 	wait $$others || failed=1; \
 	cat $(TESTED)/race-*.json > $(TESTED)/race.json; \
