@@ -62,6 +62,21 @@ func stepsOfTheReadme(t *testing.T) string {
 	return steps
 }
 
+// TestStepsCreateARepositoryForEachImage that make images pushes: ECR refuses the others, which ends it.
+func TestStepsCreateARepositoryForEachImage(t *testing.T) {
+	const list = `for image in ([a-z -]+); do`
+	push := regexp.MustCompile(`(?m)^` + list + `$`).FindStringSubmatch(readPage(t, "hack/images/push").text)
+	if push == nil {
+		t.Fatal("hack/images/push has no list of images")
+	}
+	for _, path := range []string{"README.md", "docs/start/eks.md", "docs/contribute/real-efs.md"} {
+		created := regexp.MustCompile(list + ` aws ecr create-repository `).FindStringSubmatch(readPage(t, path).text)
+		if created == nil || created[1] != push[1] {
+			t.Errorf("%s creates the repositories %q, and make images pushes %q", path, created, push[1])
+		}
+	}
+}
+
 func pageOf(text string) page { return page{text: text} }
 
 // TestPolicyOfTheStepsIsThatOfThePermissions holds the policy that users copy to the one that is compared with the code.
