@@ -147,20 +147,16 @@ func ownParameters(given map[string]string) []string {
 }
 
 func unknownDriverParameter(key string) string {
-	const crossAccount = "pin file systems of other accounts in ConfigMap " + wellknown.PinnedConfigMap
 	what := "unknown parameter " + quoted(key)
-	advice, foreign := map[string]string{
-		"fileSystemIdConfigRef": "use fileSystemId with the id itself", "fileSystemIdSecretRef": "use fileSystemId with the id itself",
-		"az":         leaveOut + "every node uses the mount target of its own zone",
-		"awsRoleArn": crossAccount, "externalId": crossAccount, "crossaccount": crossAccount,
-	}[key]
-	switch own, ok := similar(key, parameterNamesOf(driverParameters())); {
-	case foreign:
-		return what + ": " + advice
-	case strings.HasPrefix(key, "csi.storage.k8s.io/"):
-		return what + ": " + leaveOut + "it is for CSI drivers"
-	case ok:
+	advice, foreign := foreignParameter(key)
+	own, alike := similar(key, parameterNamesOf(driverParameters()))
+	switch {
+	case strings.HasPrefix(key, "fileSystemId"):
+		return what + ": use fileSystemId with the id itself"
+	case alike:
 		return what + ": use " + own
+	case foreign && !strings.HasPrefix(advice, "use "): // which names a parameter that such a class cannot have
+		return what + ": " + advice
 	}
 	return what + ": allowed are " + strings.Join(parameterNamesOf(driverParameters()), ", ")
 }
