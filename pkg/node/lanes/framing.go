@@ -68,9 +68,6 @@ func (f *Framer) beginFragment() error {
 	return nil
 }
 
-// InRecord reports whether a record has begun and not ended.
-func (f *Framer) InRecord() bool { return f.size > 0 || f.have > 0 }
-
 // Header is what Route needs of a record.
 type Header struct {
 	XID   uint32
