@@ -68,9 +68,7 @@ func (p *plugin) trashEmpty() *cobra.Command {
 			return nil
 		},
 	}, func(ctx context.Context, i installation, _ []string) error {
-		if choice.Cluster == "" {
-			choice.Cluster = i.cluster
-		}
+		choice.Cluster = cmp.Or(choice.Cluster, i.cluster)
 		return p.empty(ctx, i, choice, yes)
 	})
 	command.Flags().BoolVar(&all, "all", false, "everything that the cluster has in the trash")

@@ -9,6 +9,7 @@
 package mountjobs
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,9 +59,7 @@ func (k Kind) traits() traits {
 // Build returns the Job of a spec. An error means that the spec can never be a Job; a mount Job with a batch of
 // Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
-	if spec.Kind == "" {
-		spec.Kind = Mount
-	}
+	spec.Kind = cmp.Or(spec.Kind, Mount)
 	return spec.build(Name{Kind: spec.Kind, FileSystemID: spec.FileSystemID, Number: spec.Number}.String())
 }
 

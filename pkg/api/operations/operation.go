@@ -8,6 +8,7 @@
 package operations
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -159,14 +160,7 @@ func (d Directory) UnixMode(allocatedGID int) (uint32, error) {
 
 // GIDRange is the range of allocated gids, with the defaults filled in.
 func (d Directory) GIDRange() (lowest, highest int) {
-	lowest, highest = d.GIDMin, d.GIDMax
-	if lowest == 0 {
-		lowest = wellknown.DefaultGIDMin
-	}
-	if highest == 0 {
-		highest = wellknown.DefaultGIDMax
-	}
-	return lowest, highest
+	return cmp.Or(d.GIDMin, wellknown.DefaultGIDMin), cmp.Or(d.GIDMax, wellknown.DefaultGIDMax)
 }
 
 // ParseKeep reads how long the trash keeps a directory; "" is not at all.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -228,9 +229,4 @@ func (m *mountJob) foundNoNode() bool {
 // nodeBlame is how long a failure counts against its node.
 const nodeBlame = 30 * time.Minute
 
-func (m *mountJob) end() time.Time {
-	if m.outcome.Ended.IsZero() {
-		return m.job.CreationTimestamp.Time
-	}
-	return m.outcome.Ended
-}
+func (m *mountJob) end() time.Time { return cmp.Or(m.outcome.Ended, m.job.CreationTimestamp.Time) }

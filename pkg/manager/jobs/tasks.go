@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,12 +55,7 @@ func (s state) survey() background.Survey {
 func (s state) sweptSince(m *mountJob) bool { return background.BegunSince(s.sweeps, m.filledAt()) }
 
 // filledAt is when a Job last filled the trash, its end if that is not known.
-func (m *mountJob) filledAt() time.Time {
-	if m.filledTrash.IsZero() {
-		return m.end()
-	}
-	return m.filledTrash
-}
+func (m *mountJob) filledAt() time.Time { return cmp.Or(m.filledTrash, m.end()) }
 
 // otherSurveys counts the surveys of other file systems that run.
 func (c *Controller) otherSurveys(id string) (running int) {

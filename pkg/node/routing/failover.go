@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -121,9 +122,9 @@ func (o Observation) isClosed(current MountTarget) bool {
 // record updates times and counters.
 func (s State) record(o Observation, targets []MountTarget) State {
 	if o.Healthy {
-		s.HealthySince, s.FailingSince = earlier(s.HealthySince, o.At), time.Time{}
+		s.HealthySince, s.FailingSince = cmp.Or(s.HealthySince, o.At), time.Time{}
 	} else {
-		s.HealthySince, s.FailingSince = time.Time{}, earlier(s.FailingSince, o.At)
+		s.HealthySince, s.FailingSince = time.Time{}, cmp.Or(s.FailingSince, o.At)
 	}
 	s.SuspectRounds++
 	if !o.isSuspect(s.connectOrder(targets)[0]) {
@@ -137,16 +138,9 @@ func (s State) record(o Observation, targets []MountTarget) State {
 	case !s.hasNearer(targets) && !o.FarConnection, probed && nearest != DirectAnswered:
 		s.NearestHealthySince = time.Time{}
 	case probed:
-		s.NearestHealthySince = earlier(s.NearestHealthySince, o.At)
+		s.NearestHealthySince = cmp.Or(s.NearestHealthySince, o.At)
 	}
 	return s
-}
-
-func earlier(since, now time.Time) time.Time {
-	if since.IsZero() {
-		return now
-	}
-	return since
 }
 
 // nextWhileWorking restarts the tunnel only to return to the nearest mount target.

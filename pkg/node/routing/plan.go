@@ -7,6 +7,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -295,7 +296,7 @@ func (b *builder) servers(order []MountTarget) []netip.AddrPort {
 func (b *builder) addMissing() {
 	for _, name := range sets.List(b.in.missing()) {
 		state := b.in.States[name]
-		state.MissingSince = earlier(state.MissingSince, b.in.Now)
+		state.MissingSince = cmp.Or(state.MissingSince, b.in.Now)
 		used := b.in.Used[name]
 		if used {
 			// In whole minutes, because the agent stores each change of the state.

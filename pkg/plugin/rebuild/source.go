@@ -1,6 +1,7 @@
 package rebuild
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,10 +178,7 @@ func (p Provisioner) Template(base string) string {
 	base = strings.TrimSuffix(base, "/")
 	switch p {
 	case EFSProvisioner:
-		if base == "" {
-			base = "/persistentvolumes"
-		}
-		return base + "/" + claimName + "-pvc-*"
+		return cmp.Or(base, "/persistentvolumes") + "/" + claimName + "-pvc-*"
 	case NFSSubdir:
 		return base + "/" + namespaceName + "-" + claimName + "-pvc-*"
 	case AWSDriver:

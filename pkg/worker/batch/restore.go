@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,14 +180,11 @@ func (b *Batch) makeVolume(ctx context.Context, op operations.Operation, gid int
 	if err != nil {
 		return err
 	}
-	if gid == 0 {
-		gid = op.GID
-	}
 	parent, err := b.Data.Ensure(ctx, path.Dir(op.Path))
 	if err != nil {
 		return err
 	}
-	return b.makeDirectory(ctx, parent, path.Base(op.Path), attributes{mode: mode, uid: op.UID, gid: gid})
+	return b.makeDirectory(ctx, parent, path.Base(op.Path), attributes{mode: mode, uid: op.UID, gid: cmp.Or(gid, op.GID)})
 }
 
 // Place moves a complete directory to the operation's path. The locks are checked just before that.

@@ -173,9 +173,7 @@ func (c *count) fail(err error) {
 func (c *count) lack(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.incomplete == "" {
-		c.incomplete = reason
-	}
+	c.incomplete = cmp.Or(c.incomplete, reason)
 }
 
 // run counts the volume, as far as its time allows.
