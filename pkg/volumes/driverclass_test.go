@@ -106,7 +106,7 @@ func TestClassOfTheDriverIsRefused(t *testing.T) {
 			`unknown parameter "fileSystemIdSecretRef": use fileSystemId with the id itself`},
 		"another account":  {map[string]string{"awsRoleArn": "x"}, "pin file systems of other accounts"},
 		"a wrong spelling": {map[string]string{"base-path": "/x"}, "use basePath"},
-		"no directory": {map[string]string{"subPathPattern": "/"}, "write the name of a directory, and what is above it as basePath"},
+		"no directory":     {map[string]string{"subPathPattern": "/"}, "write the name of a directory, and what is above it as basePath"},
 		"one of volumes made by hand": {map[string]string{"encryptInTransit": "true"},
 			`unknown parameter "encryptInTransit": leave it out: volumes are always encrypted in transit`},
 		"one of a server without tunnels": {map[string]string{"share": "/x"}, `unknown parameter "share": allowed are basePath, `},
