@@ -31,6 +31,9 @@ func (o Operation) Check() error {
 			return fmt.Errorf("the %s %q %w", field.name, Truncate(field.value, 64), err)
 		}
 	}
+	if o.Size < 0 {
+		return fmt.Errorf("the size %d is negative", o.Size)
+	}
 	switch o.Kind {
 	case Setup:
 		if o.TakeOver != "" && !o.Adopt {

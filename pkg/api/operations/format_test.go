@@ -46,10 +46,10 @@ func TestFormat(t *testing.T) {
 		"all that a setup can say": {
 			[]Operation{{
 				Kind: Setup, Owner: one, Path: "/a", Directory: Directory{Mode: "2770", UID: 1, GID: 2, AllocateGID: true, GIDMin: 3, GIDMax: 4},
-				Rules: Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true}, Adopt: true, Made: true, Joins: true,
+				Rules: Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true}, Adopt: true, Made: true, Joins: true, Size: 5,
 			}},
 			`{"cluster":"c1","operations":[{"do":"setup","ns":"ns","claim":"claim-1","uid":"c1-ns-1","path":"/a","mode":"2770","user":1,"group":2,"allocateGID":true,"gidMin":3,"gidMax":4,` +
-				`"shareAcrossNamespaces":true,"shareAcrossClusters":true,"refuseExisting":true,"adopt":true,"made":true,"joins":true}]}`,
+				`"shareAcrossNamespaces":true,"shareAcrossClusters":true,"refuseExisting":true,"size":5,"adopt":true,"made":true,"joins":true}]}`,
 		},
 		"all that a clone can say": {
 			[]Operation{{

@@ -92,6 +92,10 @@ type Operation struct {
 	Directory // of a setup
 	Rules     // of a setup; a restore needs ShareAcrossNamespaces only
 
+	// Size, of an operation that adds an owner, is what its claim requests in bytes, which servers of one's own
+	// enforce; 0 leaves what the ledger has.
+	Size int64 `json:"size,omitempty"`
+
 	// Adopt, in a setup, records the owner of a directory that must exist, and changes nothing.
 	Adopt bool `json:"adopt,omitempty"`
 	// Made, with Adopt, says that the original system made the directory, so that a cleanup may

@@ -46,7 +46,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 		return Outcome{}, err
 	}
 	e := ledger.NewEntry(op.Owner, now)
-	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.Slot
+	e.GID, e.Made, e.RestoredFrom, e.Size = record.Owner.GID, true, record.Slot, op.Size
 	if err := b.gids.MoveTo(ctx, e.GID, op); err != nil {
 		return Outcome{}, err
 	}

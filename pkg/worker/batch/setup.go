@@ -186,7 +186,7 @@ func (b *Batch) Enter(ctx context.Context, op operations.Operation, found ledger
 		return nil, err
 	}
 	e := ledger.NewEntry(op.Owner, now)
-	e.GID = gid
+	e.GID, e.Size = gid, op.Size
 	e.Made, e.Found = mayRemove(op, found.Info == nil, own), found.Info != nil
 	if op.TakeOver != op.Cluster {
 		e.TakenFrom = op.TakeOver
@@ -194,6 +194,7 @@ func (b *Batch) Enter(ctx context.Context, op operations.Operation, found ledger
 	if own != nil {
 		e.Unknown = own.Unknown
 		e.RestoredFrom = own.RestoredFrom
+		e.Size = cmp.Or(e.Size, own.Size)
 		if own.Cluster == op.Cluster { // not that from which the entry's cluster has taken it
 			e.TakenFrom = cmp.Or(own.TakenFrom, e.TakenFrom)
 		}

@@ -53,8 +53,11 @@ type Entry struct {
 	Found bool `json:"found,omitempty"`
 	// Reads says that the volume only reads the directory: Namespace and Class are those of the owner, and Claim is
 	// the reader's.
-	Reads bool      `json:"reads,omitempty"`
-	When  time.Time `json:"when"` // distinguishes incarnations of the volume
+	Reads bool `json:"reads,omitempty"`
+	// Size is what the claim requests in bytes, 0 if unknown. nfsserver limits the directory to the largest of its
+	// owners.
+	Size int64     `json:"size,omitempty"`
+	When time.Time `json:"when"` // distinguishes incarnations of the volume
 	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 	// TakenFrom is the cluster from which an administrator has taken the volume over.
@@ -161,7 +164,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "reads", "when", "restoredFrom", "takenFrom"} {
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "reads", "size", "when", "restoredFrom", "takenFrom"} {
 		delete(fields, name)
 	}
 	known.Unknown = fields
