@@ -18,6 +18,9 @@ const (
 	// AnnotationGivenTo, on a volume, is the uid of the claim that the ledger has its owner's entry for, if it is
 	// not the one that the volume was made or adopted for.
 	AnnotationGivenTo = keyPrefix + "given-to"
+	// AnnotationRecordedSize, on a volume of a server of one's own, is the size in bytes that the ledger has, which
+	// the server enforces.
+	AnnotationRecordedSize = keyPrefix + "recorded-size"
 	// AnnotationRejected, on a claim, is ValueTrue while the claim cannot be accepted as it is.
 	AnnotationRejected = keyPrefix + "rejected"
 	// AnnotationRejectReason, on a rejected claim, says why in a sentence.

@@ -76,6 +76,10 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 		given := map[string]any{wellknown.AnnotationGivenTo: string(change.Object.Spec.ClaimRef.UID)}
 		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", given))
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, err)
+	case decide.NoteSize:
+		size := map[string]any{wellknown.AnnotationRecordedSize: strconv.FormatInt(change.Size, 10)}
+		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", size))
+		return c.reported(change.Object, wellknown.EventVolumeResizeFailed, err)
 	case decide.DeleteVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.delete(ctx, s, change))
 	case decide.AddFinalizer:
@@ -123,6 +127,9 @@ func (c *Controller) create(ctx context.Context, s decide.State, creation decide
 	}
 	if creation.AccessPointID != "" {
 		volumes.OnPoint(volume, creation.AccessPointID, creation.PointPort, creation.IAM)
+	}
+	if operation.Size > 0 {
+		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, wellknown.AnnotationRecordedSize, strconv.FormatInt(operation.Size, 10))
 	}
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err

@@ -65,6 +65,7 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"adoption denied":              {decide.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption of what was changed": {decide.AdoptVolume{Object: object}, "patch", errChanged, ""},
 		"note of a gift denied":        {decide.MarkGiven{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"note of a size denied":        {decide.NoteSize{Object: object, Size: 1}, "patch", errDenied, wellknown.EventVolumeResizeFailed},
 		"finalizer denied":             {decide.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {
 		t.Run(name, func(t *testing.T) {

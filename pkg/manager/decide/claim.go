@@ -198,6 +198,7 @@ func (p *claimPlanner) provision(last Attempt) {
 	case choice.Wait != "":
 		p.reportWait(status.WaitsForFileSystem, choice.Wait)
 	default:
+		operation.Size = p.sizeOn(choice.FileSystemID, operation)
 		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
 	}
 }

@@ -16,8 +16,7 @@ type Expansion struct {
 // Expand compares a claim with the volume that it is bound to. The cluster lets a request grow
 // only where the class allows it, and EFS grows by itself, so only numbers are to be written.
 func Expand(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) Expansion {
-	ref := volume.Spec.ClaimRef
-	if ref == nil || ref.UID != claim.UID || claim.Spec.VolumeName != volume.Name || claim.Status.Phase != corev1.ClaimBound {
+	if !isBound(volume, claim) {
 		return Expansion{}
 	}
 	wanted := claim.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -28,6 +27,11 @@ func Expand(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim
 		return Expansion{Claim: volume.Spec.Capacity.Storage()}
 	}
 	return Expansion{}
+}
+
+func isBound(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	ref := volume.Spec.ClaimRef
+	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name && claim.Status.Phase == corev1.ClaimBound
 }
 
 // isMarkedResizing reports whether the claim's status shows a resize that is under way or failed.

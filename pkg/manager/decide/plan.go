@@ -89,6 +89,11 @@ type (
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
 	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.
 	MarkGiven struct{ Object *corev1.PersistentVolume }
+	// NoteSize notes on a volume the size that the ledger has.
+	NoteSize struct {
+		Object *corev1.PersistentVolume
+		Size   int64
+	}
 	// DeleteVolume deletes a volume whose directory has been dealt with, and removes our finalizer.
 	// Before that, MakerJobs are marked as used, or the volume would be created again.
 	DeleteVolume struct {

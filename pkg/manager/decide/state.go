@@ -164,6 +164,7 @@ func (a Attempt) Why() string {
 //	clone            not done when there is a volume: nothing but its Job knows what was copied for a claim that
 //	                          is deleted; the same when that is to be removed
 //	gift             any      when the volume is noted as given to that claim, or is not bound to it any more
+//	size             done     when it is noted, or another one is wanted
 //	adoption         done     when the volume is adopted, gone, or another claim's
 //	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
@@ -184,6 +185,9 @@ func (a Attempt) IsUsed(t Traces) bool {
 		return a.failed() || t.Volume.Object != nil
 	case volumes.GivenTo(a.Operation) != "":
 		return !t.Volume.IsGiven(t.Claim) || t.Claim.UID != volumes.GivenTo(a.Operation)
+	case isLimit(a.Operation):
+		wanted := requestedSize(Volume{Volume: t.Volume, Claim: t.Claim})
+		return !a.done() || wanted != a.Operation.Size || recordedSize(t.Volume.Object) == wanted
 	case a.Operation.Adopt && !takesBack(a.Operation) && (a.done() || a.maybeDone()):
 		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
 	case a.Operation.Kind == operations.Cleanup && a.done():

@@ -156,7 +156,9 @@ func (p *volumePlanner) maintain() {
 		p.add(AddFinalizer{v.Object})
 	}
 	p.give()
-	p.expand()
+	if p.limit() {
+		p.expand()
+	}
 }
 
 // give plans to enter into the ledger the claim to which an administrator has given the volume: until then, what its
@@ -285,7 +287,9 @@ func since(object *corev1.PersistentVolume) time.Time {
 }
 
 // takesBack reports whether an operation makes a volume an owner again after its cleanup had begun.
-func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made && volumes.GivenTo(o) == "" }
+func takesBack(o operations.Operation) bool {
+	return o.Adopt && !o.Made && volumes.GivenTo(o) == "" && o.Size == 0
+}
 
 // takeBack makes a volume an owner again whose cleanup has begun and is called off: the volume is bound again, or
 // its policy is Retain. Its data is safe before that, too, but no claim can be a copy of it, and no rebuild makes

@@ -65,8 +65,8 @@ func TestServersAreTargets(t *testing.T) {
 		t.Errorf("target (-want +got):\n%s", diff)
 	}
 	for _, id := range []string{"nfs-1", "nfs-2"} {
-		if c := p.snapshot.FileSystems[id]; c.Unusable != "" || c.Port == 0 {
-			t.Errorf("%s: got %+v, want a candidate of classes", id, c)
+		if c := p.snapshot.FileSystems[id]; c.Unusable != "" || c.Port == 0 || !p.snapshot.Servers[id] {
+			t.Errorf("%s: got %+v, want a candidate of classes that is a server of one's own", id, c)
 		}
 	}
 }

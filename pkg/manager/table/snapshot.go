@@ -48,10 +48,14 @@ func (v view) snapshot() targets.Snapshot {
 		Known: v.inventory.polled, Listed: v.inventory.listed(),
 		Unanswered:  !v.inventory.listed() && v.inventory.failure != nil,
 		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone, Others: v.others, Excluded: v.excluded(),
+		Servers: map[string]bool{},
 	}
 	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(v.table.Targets)), maps.Keys(v.listed)) {
 		if v.passes(id) {
 			s.FileSystems[id] = v.candidate(id)
+			if v.table.Targets[id].ClientCertificate {
+				s.Servers[id] = true
+			}
 		}
 	}
 	return s

@@ -30,6 +30,8 @@ type Snapshot struct {
 	// theirs: nothing is written for these.
 	Others map[string]string
 	Gone   map[string]bool // file systems that provably no longer exist
+	// Servers are NFS servers of one's own, whose ledger has the sizes of volumes: they may enforce them.
+	Servers map[string]bool
 }
 
 // Tunnel is one that SharedVolumes demand.

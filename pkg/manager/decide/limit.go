@@ -1,0 +1,78 @@
+package decide
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// sizeOn returns the size that goes into the ledger with a claim's owner. EFS has no limits, and a reader writes
+// nothing.
+func (s State) sizeOn(fileSystemID string, operation operations.Operation) int64 {
+	if !s.Targets.Servers[fileSystemID] || operation.Reads {
+		return 0
+	}
+	return s.Claim.Spec.Resources.Requests.Storage().Value()
+}
+
+// limit plans to enter the size that a claim has grown to into the ledger of a server of one's own, and reports whether
+// the volume may grow: by then, the server lets its pods write as much.
+//
+//	newest entry of that size       what is done
+//	running                         nothing
+//	done                            noted
+//	found no directory, name taken  noted: no pod can write there, or another cluster's do
+//	any other                       asked for again
+//	none                            asked for, unless the volume waits for another operation
+func (p *volumePlanner) limit() (entered bool) {
+	v := p.volume
+	wanted := requestedSize(v)
+	if wanted == 0 || recordedSize(v.Object) == wanted {
+		return true
+	}
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return isLimit(o) && o.Size == wanted })
+	isVain := last.failed() && (last.Result.Reason == operations.NotFound || last.Result.Reason == operations.VolumeNameTaken)
+	switch {
+	case last.running():
+		p.await(last)
+	case last.done(), isVain:
+		p.add(NoteSize{v.Object, wanted})
+	case !p.Targets.Servers[v.FileSystemID]:
+		return true
+	case !p.inJob && !slices.ContainsFunc(p.Pending, func(other Pending) bool { return other.Operation.Volume == v.Name }):
+		operation := volumes.Adoption(v.Volume, p.Cluster)
+		operation.Made, operation.Size = false, wanted
+		p.enter(operation, last, "enter the volume's size on the file system")
+	}
+	return false
+}
+
+// isLimit reports whether an operation enters the size of a volume that exists.
+func isLimit(o operations.Operation) bool { return o.Adopt && o.Size > 0 }
+
+// requestedSize returns the size in bytes that a bound claim and its volume have or want, 0 for volumes that nobody
+// writes to through a claim.
+func requestedSize(v Volume) int64 {
+	if v.Kind != volumes.Provisioned || v.Problem != "" || v.Claim == nil || !isBound(v.Object, v.Claim) || v.IsGiven(v.Claim) ||
+		v.Object.DeletionTimestamp != nil || volumes.IsReadOnly(v.Object.Spec.AccessModes) {
+		return 0
+	}
+	return max(v.Claim.Spec.Resources.Requests.Storage().Value(), v.Object.Spec.Capacity.Storage().Value())
+}
+
+// recordedSize returns the size that the ledger has of a volume, 0 if that is unknown.
+func recordedSize(object *corev1.PersistentVolume) int64 {
+	if object == nil {
+		return 0
+	}
+	size, err := strconv.ParseInt(object.Annotations[wellknown.AnnotationRecordedSize], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return size
+}
