@@ -43,6 +43,7 @@ func numbers() map[string]uintptr {
 	return map[string]uintptr{
 		"CHOWN": unix.CAP_CHOWN, "DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH, "FOWNER": unix.CAP_FOWNER,
 		"FSETID": unix.CAP_FSETID, "KILL": unix.CAP_KILL, "SETGID": unix.CAP_SETGID, "SETUID": unix.CAP_SETUID,
+		"SYS_ADMIN": unix.CAP_SYS_ADMIN,
 	}
 }
 

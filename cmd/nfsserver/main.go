@@ -94,6 +94,8 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 		"`folder` where the disk is mounted; clients see its folder export, and locks are recalled in its folder recovery")
 	disk.Add(settings.Bool(&o.SharedFileSystem), "shared-file-system", "",
 		"serve although the folder is not the root of a file system of its own; clients that make up handles reach every file of that file system")
+	disk.Add(settings.Bool(&o.Quotas), "quotas", "",
+		"enforce the sizes of volumes, on an xfs that is mounted with prjquota; needs the capability SYS_ADMIN")
 	clients := set.Group("Clients")
 	clients.Add(settings.Text(&o.Listen, "host:port", settings.CheckAddress), "listen", "",
 		"`host:port` for clients, NFSv4 through TLS; no host is all addresses")
@@ -108,7 +110,11 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 	observation.Add(settings.Text(&o.HTTP.Address, "host:port", settings.CheckAddress), "http-address", "",
 		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
 	o.log.Add(observation)
-	return o, set, set.Parse(args, getenv)
+	err := set.Parse(args, getenv)
+	if err == nil && o.Quotas && o.SharedFileSystem {
+		err = errors.New("--quotas and --shared-file-system exclude each other: quotas belong to all of a file system")
+	}
+	return o, set, err
 }
 
 // folderRule has no character that the configuration of Ganesha or stunnel gives a meaning.

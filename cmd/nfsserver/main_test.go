@@ -23,6 +23,7 @@ func TestSettings(t *testing.T) {
 		"bad address":      {[]string{"--listen=2049"}, program.ExitUsage, "want host:port"},
 		"short grace":      {[]string{"--grace-period=1s"}, program.ExitUsage, "from 10s to 10m"},
 		"not a disk":       {[]string{"--data=/tmp/efs-stunnel-no-disk"}, program.ExitFailed, "root of a mounted file system"},
+		"quotas of others": {[]string{"--quotas", "--shared-file-system"}, program.ExitUsage, "exclude each other"},
 		"launch":           {[]string{"launch"}, program.ExitFailed, "want launch and the command"},
 	}
 	for name, tt := range tests {

@@ -19,13 +19,16 @@ const (
 	opPutFH   = 22
 	opRootFH  = 24
 	opRead    = 25
+	opRename  = 29
+	opSaveFH  = 32
 	opSetAttr = 34
+	opWrite   = 38
 
 	nfsOK     = 0
 	nfsNoEnt  = 2
 	nfsAccess = 13
 
-	attrMode, attrOwner, attrGroup = 33, 36, 37
+	attrMode, attrOwner, attrGroup, attrTotal = 33, 36, 37, 44
 )
 
 // xdr appends to an XDR encoding.
@@ -53,6 +56,8 @@ func putHandle(h []byte) xdr { return xdr{}.words(opPutFH).text(string(h)) }
 func read() xdr { return xdr{}.words(opRead, 0, 0, 0, 0, 0, 0, 100) }
 
 func getType() xdr { return xdr{}.words(opGetAttr, 1, 1<<1) }
+
+func totalSpace() xdr { return xdr{}.words(opGetAttr, 2, 0, 1<<(attrTotal-32)) }
 
 // mkdir makes a directory for its owner only.
 func mkdir(name string) xdr {

@@ -55,6 +55,13 @@ func launchGanesha(command []string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("having nfs-ganesha end with its parent: %w", err)
 	}
+	// Without it, a filter needs CAP_SYS_ADMIN, and exec would give that back to root.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("keeping nfs-ganesha from new privileges: %w", err)
+	}
+	if err := dropCapability(unix.CAP_SYS_ADMIN); err != nil {
+		return fmt.Errorf("taking the right to set quotas from nfs-ganesha: %w", err)
+	}
 	if loopback() == loopback4 {
 		if err := denySockets(unix.AF_INET6); err != nil {
 			return fmt.Errorf("denying nfs-ganesha sockets of IPv6: %w", err)
@@ -64,6 +71,18 @@ func launchGanesha(command []string) error {
 		return fmt.Errorf("starting %s: %w", command[0], err)
 	}
 	return nil
+}
+
+// dropCapability takes a capability from this thread.
+func dropCapability(capability uint) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData // of 32 capabilities each
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	set, bit := &sets[capability/32], uint32(1)<<(capability%32)
+	set.Effective, set.Permitted, set.Inheritable = set.Effective&^bit, set.Permitted&^bit, set.Inheritable&^bit
+	return unix.Capset(&header, &sets[0])
 }
 
 // Offsets in seccomp_data: the number of the system call, and the low half of its first argument. The
@@ -91,9 +110,5 @@ func denySockets(family uint32) error {
 		answer(unix.SECCOMP_RET_ALLOW),
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// Without it, a filter needs CAP_SYS_ADMIN.
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 }

@@ -25,6 +25,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/program/process"
+	"gnuthought.com/efs-stunnel/pkg/server/quota"
 )
 
 // Options configure Run.
@@ -37,6 +38,7 @@ type Options struct {
 
 	GracePeriod        time.Duration // of clients' leases, and of the time in which they reclaim locks
 	ClientCertificates bool          // required of clients
+	Quotas             bool          // enforces the sizes of volumes
 	SharedFileSystem   bool          // exports a folder that is not the root of a file system
 
 	Ganesha, Stunnel string   // the programs
@@ -97,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	o.Log.Info("serving", "path", s.disk.export, "address", o.Listen)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return status.Serve(ctx) })
-	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve} {
+	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve, s.limit} {
 		group.Go(func() error {
 			loop(ctx)
 			return nil
@@ -221,6 +223,22 @@ func (s *server) ganeshaCommand() *exec.Cmd {
 	cmd := s.launch(ganeshaTitle, o.Ganesha, "-F", "-L", "STDOUT", "-N", "EVENT", "-f", o.file("ganesha.conf"), "-p", o.file("ganesha.pid"))
 	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+o.file("no-bus"))
 	return cmd
+}
+
+// limit enforces the sizes of volumes until the context ends. A disk that cannot is served all the same.
+func (s *server) limit(ctx context.Context) {
+	if !s.options.Quotas {
+		return
+	}
+	log := s.options.Log
+	limiter, err := quota.New(quota.Options{Export: s.disk.export, Failing: s.metrics.quotasFailing, Limited: s.metrics.limited, Log: log})
+	if err != nil {
+		s.metrics.quotasFailing.Set(1)
+		log.Warn("the sizes of volumes are not enforced", "path", s.options.Data, "err", err)
+		return
+	}
+	log.Info("the sizes of volumes are enforced", "path", s.options.Data)
+	limiter.Run(ctx)
 }
 
 // waitForCertificate reports whether there is a certificate, for which it waits until the context ends.
