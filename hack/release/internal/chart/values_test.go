@@ -87,6 +87,8 @@ func TestValuesChangeObjects(t *testing.T) {
 		"interval":        {"components: {monitoring: true}\nmonitoring: {interval: 15s}", "ServiceMonitor efs-stunnel/efs-manager", `"interval":"15s"`},
 		"server's disk":   {"components: {nfsServer: true}\nnfsServer: {size: 1Ti, storageClassName: fast}", nfsServer, `"requests":{"storage":"1Ti"}},"storageClassName":"fast"`},
 		"server's flags":  {"components: {nfsServer: true}\nnfsServer: {args: [--shared-file-system]}", nfsServer, `"args":["--shared-file-system"]`},
+		"server's quotas": {"components: {nfsServer: true}\nnfsServer: {quotas: true, args: [--log-level=DEBUG]}", nfsServer, `"args":["--quotas","--log-level=DEBUG"]`},
+		"server's rights": {"components: {nfsServer: true}\nnfsServer: {quotas: true}", nfsServer, `"SETUID","SYS_ADMIN"]`},
 		"server's memory": {"components: {nfsServer: true}\nnfsServer: {resources: {limits: {memory: 9Gi}}}", nfsServer, `"memory":"9Gi"`},
 		"server's pull":   {"components: {nfsServer: true}\nimagePullSecrets: [{name: pull}]", nfsServer, `"imagePullSecrets":[{"name":"pull"}]`},
 		"pull renewals":   {"components: {nfsServer: true}\nimagePullPolicy: Always", "CronJob efs-stunnel/efs-nfs-certificates", `"imagePullPolicy":"Always"`},

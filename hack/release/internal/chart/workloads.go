@@ -134,7 +134,7 @@ func extendServer(trees map[identity]any) error {
 		}
 		setPullPolicy(container)
 		if id == server {
-			container["args"] = extend(container["args"], ".Values.nfsServer.args")
+			container["args"] = extend(addQuotas(container["args"], "--quotas"), ".Values.nfsServer.args")
 			container["resources"] = verbatim("{{ toJson .Values.nfsServer.resources }}")
 		}
 	}
@@ -143,7 +143,16 @@ func extendServer(trees map[identity]any) error {
 		return err
 	}
 	claim := []any{"spec", "volumeClaimTemplates", 0, "spec"}
-	return errors.Join(
+	capabilities := pod("containers", 0, "securityContext", "capabilities", "add")
+	granted, err := get(tree, capabilities...)
+	return errors.Join(err,
+		set(tree, addQuotas(granted, "SYS_ADMIN"), capabilities...),
 		set(tree, verbatim("{{ .Values.nfsServer.size | quote }}"), append(claim, "resources", "requests", "storage")...),
 		set(tree, part(".Values.nfsServer.storageClassName"), append(claim, "storageClassName")...))
+}
+
+// addQuotas adds to a list what the component nfs-server-quotas adds.
+func addQuotas(list any, item string) any {
+	items, _ := list.([]any)
+	return append(items, conditional{".Values.nfsServer.quotas", item})
 }
