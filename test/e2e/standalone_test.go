@@ -2,7 +2,11 @@
 
 package e2e
 
-import "strings"
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+)
 
 // standalone is the overlay of the same name with the lab's images and disk.
 const standalone = "test/e2e/testdata/standalone"
@@ -12,7 +16,7 @@ const standalone = "test/e2e/testdata/standalone"
 func serverOfOurOwnServes(l *lab) {
 	const disk = "/var/lib/nfs-disk"
 	l.run("hack/images/lab", "nfs-server")
-	l.onNode("node-1", "modprobe loop && truncate -s 200M "+disk+".img && mkfs.ext4 -q "+disk+".img && mkdir "+disk+" && mount -o loop "+disk+".img "+disk)
+	l.makeXFS(disk)
 	l.kubectl("apply", "-f", "deploy/kustomize/base/namespace.yaml")
 	l.kubectl("-n", system, "create", "configmap", "efs-ca", "--from-file=ca.crt="+l.dir+"/pki/efs-ca.crt")
 	l.kubectl("apply", "-k", standalone)
@@ -20,7 +24,7 @@ func serverOfOurOwnServes(l *lab) {
 	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"Usable\")].status}=True", "efsfs/nfs")
 
 	ns := l.namespace("standalone")
-	l.apply(ns, claim("data", class)+writerSet+readerPod)
+	l.apply(ns, sized("data", "64Mi")+writerSet+readerPod)
 	l.wait(ns, "condition=Ready", "pod/listener")
 	before := l.waitForWriterLines(ns, 10)
 	_, writer := l.writerOf(ns)
@@ -36,6 +40,59 @@ func serverOfOurOwnServes(l *lab) {
 	if out := l.onNode("node-1", "ls "+disk+"/export/"+ns); !strings.HasPrefix(out, "data-") {
 		l.Errorf("the server's disk has %q in the claim's namespace", out)
 	}
+	l.sizesAreLimits(ns)
 	l.kubectl("-n", ns, "delete", "statefulsets,pods,pvc", "--all", "--timeout="+limit.String())
 	l.eventually("the directory to go to the trash", func() string { return l.onNode("node-1", "ls "+disk+"/export/"+ns+" 2>/dev/null || true") })
+}
+
+// sized returns a claim of a size.
+func sized(name, size string) string { return strings.Replace(claim(name, class), "1Gi", size, 1) }
+
+// makeXFS makes an xfs with project quotas in a file, and mounts it on the first node, which has no mkfs.xfs. 300 MiB
+// are the least that mkfs.xfs makes.
+func (l *lab) makeXFS(disk string) {
+	l.Helper()
+	const make = `cd "$1" && truncate -s 320M xfs && mkfs.xfs -q xfs && xz -c xfs | base64 -w 0`
+	packed, err := exec.CommandContext(l.Context(), "sh", "-ec", make, "sh", l.TempDir()).Output()
+	if err != nil {
+		l.Fatalf("making an xfs (Debian's xfsprogs and xz-utils): %v", err)
+	}
+	l.onNode("node-1", fmt.Sprintf("modprobe -a loop xfs && echo %s | base64 -d | busybox xzcat | dd of=%[2]s.img bs=64k iflag=fullblock conv=sparse status=none && "+
+		"truncate -s 320M %[2]s.img && mkdir -p %[2]s && { mountpoint -q %[2]s || mount -o loop,prjquota %[2]s.img %[2]s; }", packed, disk))
+}
+
+// sizesAreLimits fills a volume of 64 MiB, beside which another one goes on, and lets it grow. The pod that fills it has
+// the claim "data" of the namespace, as the writer has, which fails.
+func (l *lab) sizesAreLimits(ns string) {
+	l.Helper()
+	l.apply(ns, sized("other", "64Mi")+strings.NewReplacer("name: listener", "name: neighbour", "claimName: data", "claimName: other").Replace(readerPod))
+	l.wait(ns, "condition=Ready", "pod/neighbour")
+	fill := func(pod string, from, count int) error {
+		_, err := l.tryKubectl("", "-n", ns, "exec", pod, "--",
+			"dd", "if=/dev/zero", "of=/data/fill", "bs=1M", fmt.Sprintf("seek=%d", from), fmt.Sprintf("count=%d", count), "conv=notrunc,fsync")
+		return err
+	}
+	if err := fill("listener", 0, 60); err != nil {
+		l.Errorf("60 MiB do not fit into a volume of 64 MiB: %v", err)
+	}
+	if out := l.kubectl("-n", ns, "exec", "listener", "--", "df", "-k", "/data"); !strings.Contains(out, " 65536 ") {
+		l.Errorf("df of a volume of 64 MiB shows\n%s", out)
+	}
+	if err := fill("listener", 60, 5); err == nil {
+		l.Error("65 MiB fit into a volume of 64 MiB")
+	}
+	if err := fill("neighbour", 0, 60); err != nil {
+		l.Errorf("beside a full volume, 60 MiB do not fit into another one of 64 MiB: %v", err)
+	}
+	l.kubectl("-n", ns, "patch", "pvc", "data", "--patch", `{"spec": {"resources": {"requests": {"storage": "128Mi"}}}}`)
+	l.wait(ns, "jsonpath={.status.capacity.storage}=128Mi", "pvc/data")
+	l.eventually("the volume to grow", func() string {
+		if err := fill("listener", 60, 60); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err := fill("listener", 120, 10); err == nil {
+		l.Error("130 MiB fit into a volume that has grown to 128 MiB")
+	}
 }

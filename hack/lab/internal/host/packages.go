@@ -15,10 +15,12 @@ func programs() map[string]string {
 	return map[string]string{
 		"ip":         "iproute2",
 		"mke2fs":     "e2fsprogs",
+		"mkfs.xfs":   "xfsprogs",
 		"mmdebstrap": "mmdebstrap",
 		"qemu-img":   "qemu-utils",
 		"ssh":        "openssh-client",
 		"ssh-keygen": "openssh-client",
+		"xz":         "xz-utils",
 	}
 }
 
