@@ -26,13 +26,12 @@ const (
 	EventRootVolumeConflict = "RootVolumeConflict"
 )
 
-// Reasons of events on claims and volumes.
+// Reasons of events on claims and volumes. Those of resizing are external-resizer's.
 const (
-	EventProvisioning          = "Provisioning"          // on the claim, Normal: a mount Job makes the directory, or will when the one that runs has ended
-	EventProvisioningSucceeded = "ProvisioningSucceeded" // on the claim, SharedVolume, Normal: the claim has its volume
-	EventProvisioningFailed    = "ProvisioningFailed"    // on the claim, SharedVolume: it is refused or waits, or its setup failed. The message says what to do
-	// EventVolumeResizeSuccessful, on the claim, Normal: it has grown, and its volume with it.
-	EventVolumeResizeSuccessful = "VolumeResizeSuccessful" // as external-resizer's
+	EventProvisioning           = "Provisioning"           // on the claim, Normal: a mount Job makes the directory, or will when the one that runs has ended
+	EventProvisioningSucceeded  = "ProvisioningSucceeded"  // on the claim, SharedVolume, Normal: the claim has its volume
+	EventProvisioningFailed     = "ProvisioningFailed"     // on the claim, SharedVolume: it is refused or waits, or its setup failed. The message says what to do
+	EventVolumeResizeSuccessful = "VolumeResizeSuccessful" // on the claim, Normal: it has grown, and its volume with it
 	EventVolumeResizeFailed     = "VolumeResizeFailed"     // on the claim: the apiserver refuses the new size. Do what its answer, in the message, says
 	EventSweepFailed            = "SweepFailed"            // on the root claim: the trash of a file system could not be emptied, or a directory in it has no readable record
 	EventSurveyFailed           = "SurveyFailed"           // on the root claim: the volumes of a file system could not be counted
