@@ -73,11 +73,11 @@ func renderParameters(files *token.FileSet, file *ast.File, function string, val
 		} else if isBoolean(rows[i]) {
 			standard = "`false`"
 		}
-		names := parameterName(rows[i], values)
+		names := []string{parameterName(rows[i], values)}
 		for i++; i < len(rows) && commentAbove(files, file, rows[i]) == ""; i++ {
-			names += ", " + parameterName(rows[i], values)
+			names = append(names, parameterName(rows[i], values))
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s |\n", names, cmp.Or(standard, "–"), cell(comment))
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", strings.Join(names, ", "), cmp.Or(standard, "–"), cell(comment))
 	}
 	return text.String() + "\n", nil
 }

@@ -260,7 +260,7 @@ const (
 	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly. The log of supervisor; memory of the node
 	ReasonUnresponsive Reason = "Unresponsive" // a start or reload of stunnel took more than 30 s. Load of the node
 	// ReasonExhausted: stunnel closes new connections, because it has no memory or descriptors left; after three in a row
-	// it is restarted, at most once a minute. As the alert EFSTunnelMemoryShort
+	// it is restarted, at most once a minute. As the alert EFSTunnelMemoryShort.
 	ReasonExhausted Reason = "Exhausted"
 )
 
