@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,20 +114,19 @@ func (h helm) uninstall() {
 	if err != nil {
 		h.Fatal(err)
 	}
+	var remaining []unstructured.Unstructured
 	err = wait.PollUntilContextTimeout(h.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		left, err := client.Resource(definitions).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
-		for _, definition := range left.Items {
-			if definition.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
-				return false, nil
-			}
-		}
-		return true, nil
+		remaining = slices.DeleteFunc(left.Items, func(definition unstructured.Unstructured) bool {
+			return definition.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+		})
+		return len(remaining) == 0, nil
 	})
 	if err != nil {
-		h.Fatalf("definitions that helm uninstall deletes are still there: %v", err)
+		h.Fatalf("definitions that helm uninstall deletes are still there: %v: %+v", err, remaining)
 	}
 }
 
