@@ -102,31 +102,43 @@ func (h helm) upgrade(chart *helmchart.Chart, values string) *helmrelease.Releas
 }
 
 // uninstall waits until the definitions are gone: the apiserver deletes them after helm has returned, and until then they
-// belong to the release that was.
+// belong to the release that was. It cannot delete one whose storage is being made, and tries again later and later.
 func (h helm) uninstall() {
 	h.Helper()
+	h.eachDefinition("whose objects cannot be listed", func(ctx context.Context, client dynamic.Interface, definition unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+		_, err := client.Resource(resources.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: plural}).List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil
+	})
 	uninstall := action.NewUninstall(h.configuration())
 	uninstall.WaitStrategy, uninstall.Timeout = kube.HookOnlyStrategy, time.Minute
 	if _, err := uninstall.Run("efs-stunnel"); err != nil {
 		h.Fatal(err)
 	}
+	h.eachDefinition("that helm uninstall deletes", func(_ context.Context, _ dynamic.Interface, definition unstructured.Unstructured) bool {
+		return definition.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+	})
+}
+
+// eachDefinition waits until something holds of all definitions.
+func (h helm) eachDefinition(otherwise string, holds func(context.Context, dynamic.Interface, unstructured.Unstructured) bool) {
+	h.Helper()
 	client, err := dynamic.NewForConfig(h.config)
 	if err != nil {
 		h.Fatal(err)
 	}
-	var remaining []unstructured.Unstructured
-	err = wait.PollUntilContextTimeout(h.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		left, err := client.Resource(definitions).List(ctx, metav1.ListOptions{})
+	var others []unstructured.Unstructured
+	err = wait.PollUntilContextTimeout(h.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		all, err := client.Resource(definitions).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
-		remaining = slices.DeleteFunc(left.Items, func(definition unstructured.Unstructured) bool {
-			return definition.GetAnnotations()["helm.sh/resource-policy"] == "keep"
-		})
-		return len(remaining) == 0, nil
+		others = slices.DeleteFunc(all.Items, func(definition unstructured.Unstructured) bool { return holds(ctx, client, definition) })
+		return len(others) == 0, nil
 	})
 	if err != nil {
-		h.Fatalf("definitions that helm uninstall deletes are still there: %v: %+v", err, remaining)
+		h.Fatalf("definitions %s: %v: %+v", otherwise, err, others)
 	}
 }
 
