@@ -39,7 +39,8 @@ const (
 
 // ConfigMaps with the table of targets.
 const (
-	TargetsConfigMap = "efs-stunnel"        // written by the manager, and watched by node agents
+	TargetsConfigMap = "efs-stunnel"        // written by the manager
+	ViewConfigMap    = "efs-stunnel-view"   // its compressed copy, written by the manager, and watched by node agents
 	PinnedConfigMap  = "efs-stunnel-pinned" // the administrator's, merged over discovered targets
 	TargetsKey       = "efs-stunnel.yaml"   // the data key of both
 )

@@ -61,7 +61,7 @@ func TestCreatedNamesAreObjectNames(t *testing.T) {
 		wellknown.Namespace,
 		wellknown.ManagerDeployment, wellknown.NodeDaemonSet, wellknown.StorageClass,
 		wellknown.ManagerServiceAccount, wellknown.NodeServiceAccount, wellknown.WorkerServiceAccount,
-		wellknown.ManagerLease, wellknown.TargetsConfigMap, wellknown.PinnedConfigMap,
+		wellknown.ManagerLease, wellknown.TargetsConfigMap, wellknown.ViewConfigMap, wellknown.PinnedConfigMap,
 		wellknown.RootStorageClass,
 		wellknown.RootVolumePrefix + fileSystem,
 		wellknown.VolumePrefix + uid,
