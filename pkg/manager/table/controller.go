@@ -6,6 +6,7 @@
 //	polls  what the table's plan asks the EFS API      the inventory
 //	table  inventory, ConfigMaps, volumes, demand      ConfigMap, Snapshot, decision
 //	roots  decision, root volumes and claims, Jobs     root volumes and root claims
+//	view   ConfigMap                                   its view, for node agents
 //	ports  decision, volumes                           ports of volumes
 //	objects  conditions, table, Snapshot               FileSystem objects and the Installation
 //
@@ -103,6 +104,7 @@ const (
 	tableKey = "table"
 	rootsKey = "roots"
 	portsKey = "ports"
+	viewKey  = "view"
 
 	objectsKey = "objects"
 )
@@ -142,7 +144,7 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	o.Log = o.Log.With("controller", controlLoop)
 	d := &Controller{options: o, client: client, caches: c}
 	d.tableEvents.Options, d.rootEvents.Options = o, o
-	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts, objectsKey: d.syncObjects}
+	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts, viewKey: d.syncView, objectsKey: d.syncObjects}
 	d.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "loop",
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
@@ -168,7 +170,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.poller != nil {
 		polling.Go(func() { c.poller.run(ctx) })
 	}
-	err := c.queue.Run(ctx, 4, func() { c.queue.Add(tableKey) }) // one worker for each key
+	err := c.queue.Run(ctx, 5, func() { // one worker for each key
+		c.queue.Add(tableKey)
+		c.queue.Add(viewKey)
+	})
 	polling.Wait()
 	return err
 }
@@ -254,6 +259,7 @@ func (c *Controller) watch() error {
 	rootsSoon := func() { c.queue.AddAfter(rootsKey, settleTime) }
 	if err := errors.Join(
 		onChange(c.caches.Table, anyChange[*corev1.ConfigMap], table),
+		onChange(c.caches.Table, anyChange[*corev1.ConfigMap], func() { c.queue.Add(viewKey) }),
 		onChange(c.caches.Pinned, anyChange[*corev1.ConfigMap], table),
 		onChange(c.caches.Volumes, volumeMatters, tableSoon),
 		onChange(c.caches.Claims, c.claimMatters, rootsSoon),
