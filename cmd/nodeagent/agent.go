@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
@@ -90,7 +91,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	metadata, err := topology.NewMetadata(os.Getenv, p.SDKLogger())
+	instance, err := topology.NewMetadata(os.Getenv, p.SDKLogger())
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
@@ -102,15 +103,16 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	work, err := client.NewClient(config, agentQPS, agentBurst, 0)
 	forEvents, eventsErr := client.NewClient(config, agentQPS, agentBurst, client.EventTimeout)
 	forStatus, statusErr := dynamic.NewForConfig(config)
-	if err := errors.Join(err, eventsErr, statusErr); err != nil {
+	tables, tablesErr := metadata.NewForConfig(config)
+	if err := errors.Join(err, eventsErr, statusErr, tablesErr); err != nil {
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
 	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
 	listed, options := &sockets.Lister{}, o.agent
-	options.Client, options.Namespace, options.Dir, options.Log = work, o.Namespace, dir, log
+	options.Client, options.TableMetadata, options.Namespace, options.Dir, options.Log = work, tables, o.Namespace, dir, log
 	options.Routing.ServerPort, options.Routing.Reserved = wellknown.NFSPort, reserved(o.HTTPAddress)
 	options.Metadata = func(ctx context.Context) (routing.Location, error) {
-		location, err := metadata.Location(ctx)
+		location, err := instance.Location(ctx)
 		return routing.Location(location), err
 	}
 	options.HasRoute, options.ProcSys = topology.HasRoute, os.DirFS("/proc/sys")
@@ -185,7 +187,7 @@ func (o *agentOptions) settings() *settings.Set {
 func parseAgentOptions(args []string, e client.Environment) (agentOptions, *settings.Set, error) {
 	o := agentOptions{
 		Options:     client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultAgentHTTPAddress},
-		agent:       agent.Options{ProbeInterval: wellknown.DefaultProbeInterval, HealthWait: wellknown.FirstHealthWait},
+		agent:       agent.Options{ProbeInterval: wellknown.DefaultProbeInterval, HealthWait: wellknown.FirstHealthWait, ViewWait: agent.DefaultViewWait},
 		stunnelConf: wellknown.DefaultStunnelConf,
 	}
 	set := o.settings()

@@ -41,11 +41,11 @@ func crashPoints(first, last int, ignore string) []*crash.Point {
 	return points
 }
 
-// TestManagerThatCrashesAtItsFirstWrites: of the table, the root volume and the root claim.
+// TestManagerThatCrashesAtItsFirstWrites: of the table, its view, the root volume and the root claim.
 // TestManagerThatCrashesAtAnyWrite has the others.
 func TestManagerThatCrashesAtItsFirstWrites(t *testing.T) {
 	t.Parallel()
-	for _, point := range crashPoints(1, 3, "") {
+	for _, point := range crashPoints(1, 4, "") {
 		t.Run(point.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
@@ -55,6 +55,7 @@ func TestManagerThatCrashesAtItsFirstWrites(t *testing.T) {
 			f.expectVolumes(claim)
 			f.deleteClaims(claim)
 			f.waitForCleanup(claim)
+			f.waitForView()
 			t.Log(point)
 			if !point.Reached() {
 				t.Error("the manager did not write so often")

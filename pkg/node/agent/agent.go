@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
@@ -44,10 +45,13 @@ import (
 
 // Options are the dependencies and settings of an Agent.
 type Options struct {
-	Client    kubernetes.Interface
-	Namespace string // of the table
-	Node      string // its own
-	Dir       confdir.Dir
+	Client kubernetes.Interface
+	// TableMetadata watches the metadata of the table.
+	TableMetadata metadata.Interface
+	ViewWait      time.Duration // how long the table's view may be late, and up to twice that
+	Namespace     string        // of the table
+	Node          string        // its own
+	Dir           confdir.Dir
 	// Routing are the settings of all tunnels. The agent sets those that depend on region and folder.
 	Routing routing.Settings
 	Region  string // as configured; "" for the node's own

@@ -27,25 +27,23 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
-// watch watches two objects, the table and the node, until the context ends.
+// watch watches the table and the node until the context ends.
 func (a *Agent) watch(ctx context.Context) error {
 	o, logError := a.options, a.watchErrorHandler()
-	tables := informers.NewFilteredConfigMapInformer(o.Client, o.Namespace, 0, nil, only(wellknown.TargetsConfigMap))
+	table, err := a.newTableWatch(logError)
 	nodes := informers.NewFilteredNodeInformer(o.Client, 0, nil, only(o.Node))
-	listed, err := tables.AddEventHandler(a.tableHandler())
-	_, nodeErr := nodes.AddEventHandler(onObject(func(node *corev1.Node) {
-		a.inbox.put(func(n *inputs) { n.node = node })
-	}))
-	if err := errors.Join(err, nodeErr, nodes.SetTransform(trimNode),
-		tables.SetWatchErrorHandlerWithContext(logError), nodes.SetWatchErrorHandlerWithContext(logError)); err != nil {
+	setNode := func(object any) {
+		if node, ok := object.(*corev1.Node); ok {
+			a.inbox.put(func(n *inputs) { n.node = node })
+		}
+	}
+	_, nodeErr := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: setNode, UpdateFunc: func(_, object any) { setNode(object) }})
+	if err := errors.Join(err, nodeErr, nodes.SetTransform(trimNode), nodes.SetWatchErrorHandlerWithContext(logError)); err != nil {
 		return fmt.Errorf("watching the apiserver: %w", err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { tables.RunWithContext(ctx) })
 	running.Go(func() { nodes.RunWithContext(ctx) })
-	if cache.WaitForCacheSync(ctx.Done(), listed.HasSynced) {
-		a.inbox.put(func(n *inputs) { n.deleted = !n.synced; n.synced = true }) // the list may be empty
-	}
+	table.run(ctx)
 	running.Wait()
 	return nil
 }
@@ -63,25 +61,6 @@ func trimNode(object any) (any, error) {
 		node.ManagedFields, node.Annotations, node.Status = nil, nil, corev1.NodeStatus{}
 	}
 	return object, nil
-}
-
-func (a *Agent) tableHandler() cache.ResourceEventHandler {
-	handler := onObject(func(cm *corev1.ConfigMap) {
-		text := cm.Data[wellknown.TargetsKey]
-		a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = text, true, false })
-	})
-	handler.DeleteFunc = func(any) { a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = "", true, true }) }
-	return handler
-}
-
-// onObject calls put with the object when it is there at first, and when it changes.
-func onObject[T any](put func(T)) cache.ResourceEventHandlerFuncs {
-	handle := func(object any) {
-		if typed, ok := object.(T); ok {
-			put(typed)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }}
 }
 
 // loggedErrorsPerMinute limits the log while the apiserver cannot be reached.

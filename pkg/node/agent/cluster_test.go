@@ -18,7 +18,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -57,6 +56,7 @@ type cluster struct {
 	program   string
 	port      uint16 // of all mount targets
 	pods      []*pod // all of them, on one node
+	version   int    // of the table
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -67,25 +67,6 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{
 		T: t, client: fake.NewClientset(node), authority: stunneltest.NewAuthority(t),
 		program: stunneltest.Path(t), port: stunneltest.FreePort(t, "127.1.0.1").Port(),
-	}
-}
-
-// publish writes the table.
-func (c *cluster) publish(table ports.Table) { c.publishText(string(ports.Encode(table))) }
-
-func (c *cluster) publishText(text string) {
-	c.Helper()
-	maps := c.client.CoreV1().ConfigMaps(namespace)
-	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: wellknown.TargetsConfigMap},
-		Data:       map[string]string{wellknown.TargetsKey: text},
-	}
-	_, err := maps.Update(c.Context(), cm, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = maps.Create(c.Context(), cm, metav1.CreateOptions{})
-	}
-	if err != nil {
-		c.Fatal(err)
 	}
 }
 
@@ -263,7 +244,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 	p.Helper()
 	p.events, p.registry = record.NewFakeRecorder(1000), prometheus.NewRegistry()
 	o := agent.Options{
-		Client: p.client, Namespace: namespace, Node: nodeName, Dir: p.dir,
+		Client: p.client, TableMetadata: agent.FakeMetadata(p.client), ViewWait: time.Hour, Namespace: namespace, Node: nodeName, Dir: p.dir,
 		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
 		Metadata:      func(context.Context) (routing.Location, error) { return routing.Location{}, errors.New("not on EC2") },
 		HasRoute:      everywhere,

@@ -21,6 +21,7 @@ type metrics struct {
 	actions   *prometheus.CounterVec
 	failed    prometheus.Gauge
 	watches   prometheus.Counter
+	reads     prometheus.Counter
 	ephemeral prometheus.Gauge
 	sockets   prometheus.Gauge
 }
@@ -46,6 +47,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"step"}),
 		failed:    gauge("apply_failing", "1 while the tunnels' files cannot be written."),
 		watches:   counter("watch_errors_total", "Watches of the apiserver that ended with an error."),
+		reads:     counter("table_reads_total", "Readings of the whole table, because ConfigMap efs-stunnel-view did not have its version in time or could not be read."),
 		ephemeral: gauge("ephemeral_tunnel_ports", "Ports of tunnels that the node's kernel may assign to any process: event PortInEphemeralRange."),
 		sockets:   gauge("sockets_unknown", "1 while the agent cannot list the node's connections, neither by the kernel's socket diagnostics nor in /proc: every tunnel counts as used, and redirected ports are not detected."),
 	}
