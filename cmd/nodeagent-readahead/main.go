@@ -31,13 +31,13 @@ const (
 func main() { os.Exit(run(program.Context(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	o := readahead.Options{KiB: defaultKiB, Table: "/etc/efs-stunnel/efs-stunnel.yaml", Mounts: "/proc/net/nfsfs/volumes", Devices: "/sys/devices/virtual/bdi", Interval: interval}
+	o := readahead.Options{KiB: defaultKiB, Table: "/etc/efs-stunnel/efs-stunnel.yaml.gz", Mounts: "/proc/net/nfsfs/volumes", Devices: "/sys/devices/virtual/bdi", Interval: interval}
 	var log program.Log
 	set := settings.New("nodeagent-readahead")
 	mounts := set.Group("Mounts")
 	mounts.Add(settings.Integer(&o.KiB, readahead.KernelDefault, maxKiB), "read-ahead", "",
 		fmt.Sprintf("`KiB` that the kernel reads ahead; mounts with another value than the kernel's default of %d are left alone", readahead.KernelDefault))
-	mounts.Add(settings.Text(&o.Table, "file", checkPath), "table", "", "`file` with the table of ports, from the ConfigMap efs-stunnel")
+	mounts.Add(settings.Text(&o.Table, "file", checkPath), "table", "", "`file` with the table of ports, from the ConfigMap efs-stunnel-view; without .gz at its end from efs-stunnel")
 	mounts.Add(settings.Text(&o.Devices, "folder", checkPath), "devices", "", "`folder` with the kernel's settings of each device")
 	log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {

@@ -122,6 +122,13 @@ func (s *setter) readTable() error {
 }
 
 func (s *setter) decodeTable(text []byte) error {
+	if strings.HasSuffix(s.Table, ".gz") {
+		plain, err := ports.Decompress(text)
+		if err != nil {
+			return fmt.Errorf("decompressing %s: %w", s.Table, err)
+		}
+		text = plain
+	}
 	table, _, err := ports.DecodeLenient(text) // with an error, the valid targets
 	found := map[int]bool{}
 	for _, target := range table.Targets {

@@ -11,6 +11,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 const header = "NV SERVER   PORT DEV          FSID                              FSC\n"
@@ -131,6 +135,26 @@ func TestOneFailureKeepsNothingElse(t *testing.T) {
 	}
 	if got := n.read("0:3"); got != "15360" {
 		t.Errorf("with a bad table, the port's mount has %s", got)
+	}
+}
+
+// TestTheViewOfTheTable keeps its ports when it turns bad.
+func TestTheViewOfTheTable(t *testing.T) {
+	n := newNode(t, "v4 7f000001 500a 0:1 0:0 no\n")
+	view, err := ports.NewView(&corev1.ConfigMap{Data: map[string]string{"efs-stunnel.yaml": table}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Table += ".gz"
+	n.write(n.Table, string(view.BinaryData["efs-stunnel.yaml.gz"]))
+	n.write(n.setting("0:1"), "128\n")
+	if err := n.setAll(); err != nil || n.read("0:1") != "15360" {
+		t.Errorf("read-ahead is %s, %v", n.read("0:1"), err)
+	}
+	n.write(n.Table, table)
+	n.write(n.setting("0:1"), "128\n") // mounted again
+	if err := n.setAll(); err == nil || !strings.Contains(err.Error(), n.Table) || n.read("0:1") != "15360" {
+		t.Errorf("read-ahead is %s, %v", n.read("0:1"), err)
 	}
 }
 
