@@ -12,6 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
 // viewInterval is the time between two comparisons of the view with a table that does not change. Agents that start
@@ -27,7 +28,7 @@ func (c *Controller) syncView(ctx context.Context, _ string) (again time.Duratio
 	}
 	want, err := ports.NewView(table)
 	if err != nil {
-		return 0, err
+		return 0, queue.Terminal(err)
 	}
 	configMaps := c.client.CoreV1().ConfigMaps(c.options.Namespace)
 	view, err := configMaps.Get(ctx, want.Name, metav1.GetOptions{})

@@ -1,6 +1,8 @@
 package table
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +59,21 @@ func TestTheViewOfAnUnreadableTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, efstest.New(), configMap(wellknown.TargetsConfigMap, map[string]string{wellknown.TargetsKey: "a: ["}))
 		c.wantView()
+	})
+}
+
+// TestATableThatCannotBeCompressed has no view, which is tried and logged once.
+func TestATableThatCannotBeCompressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random, text := rand.New(rand.NewPCG(1, 2)), make([]byte, 1<<20)
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		c := start(t, efstest.New(), configMap(wellknown.TargetsConfigMap, map[string]string{wellknown.TargetsKey: string(text)}))
+		pass(time.Hour)
+		if got := strings.Count(c.log.String(), "loop=view"); got != 1 {
+			t.Errorf("%d lines of the log about it:\n%s", got, c.log.String())
+		}
 	})
 }
 
