@@ -3,9 +3,11 @@
 package integration_test
 
 import (
-	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -23,18 +26,19 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/test/integration/testenv"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 const (
-	fullTable   = 900 << 10 // the most that a table has
-	largeFleet  = 5000      // nodes, to which the numbers are extrapolated
+	largeFleet  = 5000 // nodes, to which the numbers are extrapolated
+	mostBytes   = 1e9  // for these
 	usualAgents = 50
 	manyAgents  = 1000
 )
 
-// fleet has agents that each watch the table, with a connection of its own.
+// fleet has agents that each watch the table's metadata and its view, with a connection of its own.
 type fleet struct {
 	*testenv.Env
 	configs []*rest.Config
@@ -51,38 +55,55 @@ func TestManyAgentsWatchAFullTable(t *testing.T) {
 	}
 	env := newEnv(t)
 	installConditions(env)
-	table := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace, Name: wellknown.TargetsConfigMap},
-		Data:       map[string]string{"efs-stunnel.yaml": strings.Repeat("  fs-0123456789abcdef0:\n", fullTable/24)},
-	}
-	table, err := env.Client.CoreV1().ConfigMaps(env.Namespace).Create(t.Context(), table, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fleet{Env: env, events: make(chan int, count)}
+	f := &fleet{Env: env, events: make(chan int, 2*count)}
+	full, small := randomTable(ports.MaxTableBytes), randomTable(2<<10)
+	table := f.write(f.stored(full))
 	f.watch(count, table.ResourceVersion)
-	for _, size := range []int{fullTable, 1 << 10} {
-		f.measure(fmt.Sprintf("a change of a table of %d KiB", size>>10), func() {
-			table.Data["efs-stunnel.yaml"] = table.Data["efs-stunnel.yaml"][:size-24] + "last_update: now"
-			if table, err = env.Client.CoreV1().ConfigMaps(env.Namespace).Update(t.Context(), table, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			f.expectEvents(size)
+	for _, text := range []string{full + "last_update: now", small} {
+		f.measure(fmt.Sprintf("a change of a table of %d KiB", len(text)>>10), func() {
+			table.Data[wellknown.TargetsKey] = text
+			f.expectEvents(f.change(table))
 		})
 	}
 	f.measure("their first states", func() { f.writeStates(1) })
 	f.measure("their next states", func() { f.writeStates(2) })
 }
 
-// watch has agents watch the table from a version on.
+// randomTable returns a table with six zones, of which no more can be compressed than of a real one.
+func randomTable(size int) string {
+	random, text := rand.New(rand.NewPCG(1, 2)), strings.Builder{}
+	text.WriteString("efs_stunnel_targets:\n")
+	for n := 0; text.Len() < size-(1<<10); n++ {
+		id := fmt.Sprintf("fs-0%016x", random.Uint64())
+		fmt.Fprintf(&text, "  %s:\n    dns_name: %[1]s.efs.us-east-1.amazonaws.com\n    name: team-%d\n    stunnel_port: %d\n", id, random.IntN(1000), 20490+n)
+		addresses := [2]strings.Builder{}
+		for zone := range 6 {
+			address := fmt.Sprintf("10.%d.%d.%d", zone, random.IntN(256), random.IntN(256))
+			fmt.Fprintf(&addresses[0], "      subnet-0123456789abcde%02d: %s\n", zone, address)
+			fmt.Fprintf(&addresses[1], "      us-east-1%c: %s\n", 'a'+zone, address)
+		}
+		fmt.Fprintf(&text, "    mount_target_ip_by_subnet:\n%s    mount_target_ip_by_zone:\n%s", addresses[0].String(), addresses[1].String())
+	}
+	return text.String()
+}
+
+// watch has agents watch metadata and view from a version on.
 func (f *fleet) watch(count int, version string) {
 	f.Helper()
+	const protobuf = "application/vnd.kubernetes.protobuf"
 	var opening errgroup.Group
 	for range count {
 		config := rest.CopyConfig(shared.Config())
 		config.Dial = (&net.Dialer{}).DialContext // one of its own has a connection of its own
 		f.configs = append(f.configs, config)
-		opening.Go(func() error { return f.watchOne(config, version) })
+		opening.Go(func() error {
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.watchOne(client, wellknown.TargetsConfigMap, version, protobuf+";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+				f.watchOne(client, wellknown.ViewConfigMap, version, protobuf))
+		})
 	}
 	if err := opening.Wait(); err != nil {
 		f.Fatal(err)
@@ -90,53 +111,85 @@ func (f *fleet) watch(count int, version string) {
 	f.Cleanup(f.ended.Wait) // the context of the test has ended
 }
 
-// watchOne passes on the size of each event, which is one line of JSON.
-func (f *fleet) watchOne(config *rest.Config, version string) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+// watchOne passes on the size of each event, which has its length before it.
+func (f *fleet) watchOne(client kubernetes.Interface, name, version, accept string) error {
 	stream, err := client.CoreV1().RESTClient().Get().Namespace(f.Namespace).Resource("configmaps").
 		VersionedParams(&metav1.ListOptions{
-			Watch: true, ResourceVersion: version, FieldSelector: metav1.ObjectNameField + "=" + wellknown.TargetsConfigMap,
-		}, scheme.ParameterCodec).SetHeader("Accept", "application/json").Stream(f.Context())
+			Watch: true, ResourceVersion: version, FieldSelector: metav1.ObjectNameField + "=" + name,
+		}, scheme.ParameterCodec).SetHeader("Accept", accept).Stream(f.Context())
 	if err != nil {
 		return err
 	}
 	f.ended.Go(func() {
 		defer stream.Close()
-		lines := bufio.NewReaderSize(stream, 64<<10)
-		for size := 0; ; {
-			part, err := lines.ReadSlice('\n')
-			size += len(part)
-			switch {
-			case err == nil:
-				f.events <- size
-				size = 0
-			case !errors.Is(err, bufio.ErrBufferFull):
+		for {
+			var length uint32
+			if err := binary.Read(stream, binary.BigEndian, &length); err != nil {
 				return
 			}
+			if _, err := io.CopyN(io.Discard, stream, int64(length)); err != nil {
+				return
+			}
+			f.events <- int(length) + 4
 		}
 	})
 	return nil
 }
 
-// expectEvents expects one event of each agent, which is the table and little more.
+// stored returns the ConfigMap of a table.
+func (f *fleet) stored(text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: wellknown.TargetsConfigMap}, Data: map[string]string{wellknown.TargetsKey: text},
+	}
+}
+
+// write creates or updates a ConfigMap.
+func (f *fleet) write(object *corev1.ConfigMap) *corev1.ConfigMap {
+	f.Helper()
+	configMaps := f.Client.CoreV1().ConfigMaps(f.Namespace)
+	written, err := configMaps.Update(f.Context(), object, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		written, err = configMaps.Create(f.Context(), object, metav1.CreateOptions{})
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return written
+}
+
+// change writes the table and its view, as the manager does, and returns the size of the view.
+func (f *fleet) change(table *corev1.ConfigMap) int {
+	f.Helper()
+	written := f.write(table)
+	table.ResourceVersion = written.ResourceVersion
+	view, err := ports.NewView(written)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return f.write(view).Size()
+}
+
+// expectEvents expects two events of each agent, metadata and the view.
 func (f *fleet) expectEvents(size int) {
 	f.Helper()
+	const metadata = 2 << 10
 	sum := 0
-	for range f.configs {
+	for range 2 * len(f.configs) {
 		select {
 		case event := <-f.events:
 			sum += event
-			if event < size || event > size+size/10+(4<<10) {
-				f.Errorf("an event has %d bytes, for a table of %d", event, size)
+			if event > metadata && (event < size || event > size+metadata) {
+				f.Errorf("an event has %d bytes, for a view of %d", event, size)
 			}
 		case <-time.After(2 * time.Minute):
 			f.Fatal("some agents have received nothing")
 		}
 	}
-	f.Logf("%d agents received %.1f MB; %d would receive %.0f MB", len(f.configs), float64(sum)/1e6, largeFleet, f.extrapolated(float64(sum)/1e6))
+	all := f.extrapolated(float64(sum))
+	f.Logf("%d agents received %.1f MB; %d would receive %.0f MB", len(f.configs), float64(sum)/1e6, largeFleet, all/1e6)
+	if all > mostBytes {
+		f.Errorf("%.0f bytes, want at most %.0f", all, mostBytes)
+	}
 }
 
 func (f *fleet) extrapolated(n float64) float64 { return n / float64(len(f.configs)) * largeFleet }
