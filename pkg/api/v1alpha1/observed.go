@@ -176,7 +176,10 @@ func newCondition(name string, holding []status.Condition, now time.Time) metav1
 			continue
 		}
 		if len(messages) == 0 {
-			c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, h.Reason, metav1.NewTime(h.Since)
+			c.Status, c.Reason = metav1.ConditionFalse, h.Reason
+			if !h.Since.IsZero() { // of a condition that no status.Set has, which is as new as the object's
+				c.LastTransitionTime = metav1.NewTime(h.Since)
+			}
 		}
 		messages = append(messages, h.Message)
 	}

@@ -78,6 +78,16 @@ func TestConditionKeepsItsTime(t *testing.T) {
 	}
 }
 
+// TestConditionHasATime, which the apiserver requires, when no status.Set has given it one.
+func TestConditionHasATime(t *testing.T) {
+	unset := conflict("a")
+	unset.Since = time.Time{}
+	got := v1alpha1.NewConditions(status.FileSystem, []status.Condition{unset}, nil, evening)[0]
+	if got.Status != metav1.ConditionFalse || !got.LastTransitionTime.Time.Equal(evening) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestTunnelsAreLimited(t *testing.T) {
 	var all []v1alpha1.Tunnel
 	for i := range 300 {
