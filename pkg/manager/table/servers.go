@@ -79,7 +79,7 @@ func serverTarget(service *corev1.Service, id string) (ports.Target, error) {
 }
 
 // withServers adds the servers to the pinned targets, which they are to everything that follows. What the administrator
-// has pinned stays as it is, and so does the older of two Services with one id.
+// has pinned stays as it is, and so does the one of two Services with one id that the table has, or else the older one.
 func (s state) withServers(all []server) state {
 	if s.pinned.table == nil {
 		return s // nothing is assigned
@@ -93,10 +93,14 @@ func (s state) withServers(all []server) state {
 	for _, one := range all {
 		_, pinned := s.pinned.table.Targets[one.id]
 		_, taken := s.servers[one.id]
+		holder := s.holder(one)
 		switch {
 		case one.err != nil:
 		case pinned:
 			one.err = fmt.Errorf("the ConfigMap %s has a target %s, too, and takes precedence; want an id that no other target has", wellknown.PinnedConfigMap, one.id)
+		case holder != "":
+			one.err = fmt.Errorf("the Service %s is that of server %s; want an id that no other target has. If this Service leads to the same disk, delete the target %s from the ConfigMap %s",
+				holder, one.id, one.id, wellknown.TargetsConfigMap)
 		case taken:
 			one.err = fmt.Errorf("the Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
 		default:
@@ -107,6 +111,20 @@ func (s state) withServers(all []server) state {
 	}
 	s.pinned.table = &merged
 	return s
+}
+
+// holder returns the name of another Service that has the id in the table. Its volumes must not move to another disk because
+// their own Service is broken, or is being created again.
+func (s state) holder(of server) string {
+	if s.table.table == nil {
+		return ""
+	}
+	known := s.table.table.Targets[of.id]
+	name, isService := strings.CutSuffix(known.DNSName, wellknown.ServerHost("", of.service.Namespace))
+	if !known.ClientCertificate || !isService || name == of.service.Name {
+		return ""
+	}
+	return name
 }
 
 // serverConditions are about Services that are refused, and about servers of the table that no Service names.

@@ -106,6 +106,35 @@ func TestServiceThatIsNoServerIsRefused(t *testing.T) {
 	}
 }
 
+// TestNoOtherServiceTakesAServersVolumes: it may lead to another disk, and the first one may be mended or created again.
+func TestNoOtherServiceTakesAServersVolumes(t *testing.T) {
+	one := authority(t)
+	older, younger := serviceOf("old", "nfs-1", one), serviceOf("younger", "nfs-1", one)
+	first := given(tableOf(nil), func(f *fixture) { f.state = f.withServers(readServers([]*corev1.Service{older})) }).plan(options()).table.Targets["nfs-1"]
+	broken := serviceOf("old", "nfs-1", "x")
+	restored := serviceOf("old", "nfs-1", one, func(s *corev1.Service) { s.CreationTimestamp.Time = noon.Add(time.Hour) })
+	for name, services := range map[string][]*corev1.Service{
+		"its own is broken":                  {broken, younger},
+		"its own is deleted":                 {younger},
+		"its own was restored from a backup": {younger, restored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := given(tableOf(map[string]ports.Target{"nfs-1": first}), func(f *fixture) { f.state = f.withServers(readServers(services)) })
+			p := f.plan(options())
+			if got := p.table.Targets["nfs-1"]; got.DNSName != first.DNSName || got.Port != first.Port {
+				t.Errorf("got %+v, want it as it was", got)
+			}
+			if !slices.ContainsFunc(f.noServers, func(s server) bool { return s.service == younger && strings.Contains(s.err.Error(), "the Service old is that of server nfs-1") }) {
+				t.Errorf("refused %+v", f.noServers)
+			}
+		})
+	}
+	again := given(tableOf(nil), func(f *fixture) { f.state = f.withServers(readServers([]*corev1.Service{younger})) })
+	if got := again.plan(options()).table.Targets["nfs-1"].Name; got != "younger" {
+		t.Errorf("once the target is deleted, the Service %q serves", got)
+	}
+}
+
 // TestServerWithoutServiceStays: volumes may be on it, and its Service may come back.
 func TestServerWithoutServiceStays(t *testing.T) {
 	gone, other := target(20490), target(20491)
