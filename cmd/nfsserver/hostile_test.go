@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,6 +181,31 @@ func TestServerLives(t *testing.T) {
 			t.Errorf("the log lacks %q", line)
 		}
 	}
+}
+
+// TestFullDiskIsNamed: it is not ready, and answers readers and deletions.
+func TestFullDiskIsNamed(t *testing.T) {
+	c := newContainer(t)
+	c.start(c.disk(), capabilities())
+	c.awaitReady()
+	c.check(os.WriteFile(c.inside("/data/export/read"), nil, 0o644))
+	file, err := os.Create(c.inside("/data/export/fill"))
+	c.check(err)
+	for err == nil {
+		_, err = file.Write(make([]byte, 1<<20))
+	}
+	if c.check(file.Close()); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if code, text, err := c.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "[-] disk: it is full: 0 of ") || !strings.Contains(text, "[+] nfs") {
+		t.Errorf("got %d, %q, %v", code, text, err)
+	}
+	for _, ops := range [][]xdr{{root(), lookup("read")}, {root(), remove("fill")}} {
+		if r := c.do(0, ops...); r.status != nfsOK {
+			t.Errorf("on a full disk: NFS status %d", r.status)
+		}
+	}
+	c.awaitReady()
 }
 
 // checkOwners does what mount Jobs do as root, and what pods do as users.

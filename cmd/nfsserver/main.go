@@ -3,6 +3,7 @@
 //
 //	nfsserver          serves
 //	nfsserver version  prints its version
+//	nfsserver ready    asks the running server whether it is ready, for the kubelet
 //	nfsserver launch   replaces itself by one of its children
 //
 // Exit code 0 means that it was asked to end; 1 that the disk cannot be exported, or that a port is in use;
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,8 +40,12 @@ const (
 	stunnelUser = 20490
 
 	launchCommand  = "launch"
+	readyCommand   = "ready"
 	selfExecutable = "/proc/self/exe"
 )
+
+// readyTimeout is less than timeoutSeconds of the probe.
+const readyTimeout = 4 * time.Second
 
 // Limits of --grace-period. The kernel's client renews its lease after two thirds of it.
 const minGrace, maxGrace = 10 * time.Second, 10 * time.Minute
@@ -55,9 +61,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stdout, buildinfo.Read())
 		return program.ExitDone
 	}
+	asks := len(args) > 0 && args[0] == readyCommand
+	if asks {
+		args = args[1:]
+	}
 	o, set, err := parseOptions(args, getenv)
 	if err != nil {
-		return program.ExitWithout(set, err, "  nfsserver [flags]\n  nfsserver version\n", stdout, stderr)
+		return program.ExitWithout(set, err, "  nfsserver [flags]\n  nfsserver ready [--http-address host:port]\n  nfsserver version\n", stdout, stderr)
+	}
+	if asks {
+		return askReady(ctx, o.HTTP.Address, stdout)
 	}
 	lines := logging.NewLossy(stderr)
 	defer lines.Close()
@@ -71,6 +84,26 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return program.ExitFailed
 	}
 	log.Info("NFS server ends")
+	return program.ExitDone
+}
+
+// askReady prints why a server is not ready. The kubelet records it in an event of the pod.
+func askReady(ctx context.Context, address string, stdout io.Writer) int {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	var response *http.Response
+	if err == nil {
+		response, err = (&http.Client{Transport: &http.Transport{}}).Do(request) // never through a proxy
+	}
+	if err != nil {
+		fmt.Fprintln(stdout, err)
+		return program.ExitFailed
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(stdout, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		return program.ExitFailed
+	}
 	return program.ExitDone
 }
 

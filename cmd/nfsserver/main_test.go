@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -24,6 +27,7 @@ func TestSettings(t *testing.T) {
 		"short grace":      {[]string{"--grace-period=1s"}, program.ExitUsage, "from 10s to 10m"},
 		"not a disk":       {[]string{"--data=/tmp/efs-stunnel-no-disk"}, program.ExitFailed, "root of a mounted file system"},
 		"quotas of others": {[]string{"--quotas", "--shared-file-system"}, program.ExitUsage, "exclude each other"},
+		"ready, of none":   {[]string{"ready", "--http-address=127.0.0.1:1"}, program.ExitFailed, "connection refused"},
 		"launch":           {[]string{"launch"}, program.ExitFailed, "want launch and the command"},
 	}
 	for name, tt := range tests {
@@ -34,5 +38,21 @@ func TestSettings(t *testing.T) {
 				t.Errorf("got %d and %q, want %d and %q", code, out, tt.code, tt.want)
 			}
 		})
+	}
+}
+
+// TestReadyPrintsWhyTheServerIsNot: the kubelet records it.
+func TestReadyPrintsWhyTheServerIsNot(t *testing.T) {
+	for code, want := range map[int]int{http.StatusOK: program.ExitDone, http.StatusServiceUnavailable: program.ExitFailed} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, r.URL.Path+" is full")
+		}))
+		defer server.Close()
+		var stdout, stderr bytes.Buffer
+		address := strings.TrimPrefix(server.URL, "http://")
+		if got := run(t.Context(), []string{"ready", "--http-address=" + address}, func(string) string { return "" }, &stdout, &stderr); got != want || stdout.String() != "/readyz is full" {
+			t.Errorf("status %d: got %d, %q and %q", code, got, &stdout, &stderr)
+		}
 	}
 }

@@ -19,6 +19,7 @@ const (
 	opPutFH   = 22
 	opRootFH  = 24
 	opRead    = 25
+	opRemove  = 28
 	opRename  = 29
 	opSaveFH  = 32
 	opSetAttr = 34
@@ -48,6 +49,7 @@ func (x xdr) text(s string) xdr {
 
 func root() xdr              { return xdr{}.words(opRootFH) }
 func lookup(name string) xdr { return xdr{}.words(opLookup).text(name) }
+func remove(name string) xdr { return xdr{}.words(opRemove).text(name) }
 func lookupParent() xdr      { return xdr{}.words(opLookupP) }
 func getHandle() xdr         { return xdr{}.words(opGetFH) }
 func putHandle(h []byte) xdr { return xdr{}.words(opPutFH).text(string(h)) }

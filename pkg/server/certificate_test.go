@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,5 +53,32 @@ func TestPairIsChecked(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestReadinessNamesTheCertificate: it is all that a server without one says.
+func TestReadinessNamesTheCertificate(t *testing.T) {
+	cert, key := stunneltest.NewAuthority(t).ClientFiles(t)
+	folder := t.TempDir()
+	if err := errors.Join(os.Rename(cert, filepath.Join(folder, certificateName)), os.Rename(key, filepath.Join(folder, keyName))); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readPair(folder, false, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.leaf.NotAfter = time.Now().Add(-time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what waits for a certificate stops after the first look
+	s := &server{options: Options{Certificates: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, readiness: &readiness{}}
+	if s.waitForCertificate(ctx) {
+		t.Fatal("there is a certificate in an empty folder")
+	}
+	if err := s.readiness.probe(t.Context(), 1); err == nil || !strings.Contains(err.Error(), certificateName+": no such file") {
+		t.Errorf("without a certificate: got %v", err)
+	}
+	s.readiness.serve(p.leaf, nil)
+	if err := s.readiness.probe(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "valid from") {
+		t.Errorf("with one that has expired: got %v", err)
 	}
 }

@@ -87,6 +87,21 @@ func makeFolder(path string, mode fs.FileMode) error {
 	return nil
 }
 
+// checkSpace returns an error if less than a hundredth of the disk is free: readers and deletions go on, and writers fail.
+func checkSpace(data string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(data, &s); err != nil {
+		return fmt.Errorf("reading the size of the disk: %w", err)
+	}
+	switch size := s.Blocks * uint64(s.Bsize); {
+	case s.Bavail*100 < s.Blocks:
+		return fmt.Errorf("it is full: %d of %d MiB are free; delete files or volumes, or expand the disk's claim", s.Bavail*uint64(s.Bsize)>>20, size>>20)
+	case s.Ffree*100 < s.Files:
+		return fmt.Errorf("it is full: %d of %d inodes are free; delete files or volumes", s.Ffree, s.Files)
+	}
+	return nil
+}
+
 // checkHandles returns an error if Ganesha could not open the folder by its handle.
 func checkHandles(folder string) error {
 	dir, err := os.Open(folder)

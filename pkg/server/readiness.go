@@ -29,6 +29,7 @@ type readiness struct {
 
 	mu   sync.Mutex
 	leaf *x509.Certificate // guarded by mu; nil before the first certificate
+	lack error             // guarded by mu; why there is none
 	err  error             // guarded by mu; of the last probe
 }
 
@@ -56,23 +57,23 @@ func (r *readiness) check() error {
 	return r.err
 }
 
-// serve sets the certificate that stunnel must serve with.
-func (r *readiness) serve(leaf *x509.Certificate) {
+// serve sets the certificate that stunnel must serve with, or why there is none.
+func (r *readiness) serve(leaf *x509.Certificate, lack error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leaf = leaf
+	r.leaf, r.lack = leaf, lack
 }
 
-func (r *readiness) expected() *x509.Certificate {
+func (r *readiness) expected() (*x509.Certificate, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.leaf
+	return r.leaf, r.lack
 }
 
 func (r *readiness) probe(ctx context.Context, xid uint32) error {
-	leaf := r.expected()
+	leaf, lack := r.expected()
 	if leaf == nil {
-		return errors.New("there is no usable certificate of the server yet")
+		return fmt.Errorf("there is no usable certificate of the server yet: %w", lack)
 	}
 	if err := checkTime(leaf, time.Now()); err != nil {
 		return err

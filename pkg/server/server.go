@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer s.socket.Close()
 	o.HTTP.Log = o.Log
-	o.HTTP.Ready = []httpserver.Check{{Name: "nfs", Func: s.readiness.check}}
+	o.HTTP.Ready = []httpserver.Check{{Name: "nfs", Func: s.readiness.check}, {Name: "disk", Func: func() error { return checkSpace(o.Data) }}}
 	status, err := httpserver.Listen(ctx, o.HTTP)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func newServer(ctx context.Context, o Options) (*server, error) {
 	if s.socket, err = socketOf(listener); err != nil {
 		return nil, err
 	}
-	s.readiness = &readiness{address: dialable(listener.Addr()), client: client, err: errNotProbed}
+	s.readiness = &readiness{address: dialable(listener.Addr()), client: client, err: errNotProbed, lack: errNotProbed}
 	s.stunnel = &child{
 		command: s.stunnelCommand, parse: parseStunnel, grace: stunnelGrace,
 		restarts: s.metrics.restarts.WithLabelValues(stunnelTitle), log: o.Log.With("program", stunnelTitle),
@@ -249,6 +249,7 @@ func (s *server) waitForCertificate(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
+		s.readiness.serve(nil, err)
 		if err.Error() != shown {
 			shown = err.Error()
 			s.options.Log.Warn("waiting for a certificate", "path", s.options.Certificates, "err", err)
@@ -300,7 +301,7 @@ func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
 		return false, fmt.Errorf("copying the certificate: %w", err)
 	}
 	s.served = p
-	s.readiness.serve(p.leaf)
+	s.readiness.serve(p.leaf, nil)
 	s.metrics.certificateEnd.Set(float64(p.leaf.NotAfter.Unix()))
 	return true, nil
 }

@@ -48,6 +48,15 @@ func TestServerHasNoMoreThanItUses(t *testing.T) {
 	}
 }
 
+// TestServerThatIsNotReadyIsReached: one whose disk is full serves readers and deletions, and its probe says that it is full.
+func TestServerThatIsNotReadyIsReached(t *testing.T) {
+	set, service := readServer[appsv1.StatefulSet](t, "StatefulSet"), readServer[corev1.Service](t, "Service")
+	server := set.Spec.Template.Spec.Containers[0]
+	if probe := server.ReadinessProbe; probe.Exec == nil || !service.Spec.PublishNotReadyAddresses || server.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+		t.Errorf("got the probe %+v, published %t, and messages by %q", probe, service.Spec.PublishNotReadyAddresses, server.TerminationMessagePolicy)
+	}
+}
+
 // TestNamesOfTheServerAgree: what the certificate Job writes is what server, agents and manager read.
 func TestNamesOfTheServerAgree(t *testing.T) {
 	set, service := readServer[appsv1.StatefulSet](t, "StatefulSet"), readServer[corev1.Service](t, "Service")
