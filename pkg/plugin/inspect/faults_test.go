@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,45 @@ func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
 		found := of(derive(s).examine(), Problem)
 		if len(found) != 1 || !strings.Contains(found[0].Remedy, want) {
 			t.Errorf("failed probe %q: got %+v, want a remedy with %q", failed, found, want)
+		}
+	}
+}
+
+// TestServerThatIsNotReadyIsNamed: with what the kubelet has recorded of its probes and volumes.
+func TestServerThatIsNotReadyIsNamed(t *testing.T) {
+	const full = "Readiness probe failed: [-] disk: it is full"
+	for name, tt := range map[string]struct {
+		edit func(*Snapshot, *corev1.Pod)
+		want []string
+	}{
+		"full": {func(s *Snapshot, pod *corev1.Pod) {
+			addEvent(s, "kubelet", corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}, "Unhealthy", full, time.Minute)
+		}, []string{"pod efs-nfs-server-0", full}},
+		"crashing": {func(_ *Snapshot, pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nfsserver", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason: "CrashLoopBackOff",
+			}}, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "want a folder that is the root"}}}}
+		}, []string{"CrashLoopBackOff", "want a folder that is the root"}},
+		"on a dead node": {func(_ *Snapshot, pod *corev1.Pod) {
+			deleted := ago(time.Minute)
+			pod.DeletionTimestamp, pod.Spec.NodeName = &deleted, "n2"
+		}, []string{"kubectl taint node n2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}},
+	} {
+		s := healthy(t)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "efs-nfs-server-0", Labels: map[string]string{wellknown.LabelServer: testFS}}}
+		s.Pods = append(s.Pods, pod)
+		tt.edit(s, pod)
+		found := of(derive(s).examine(), Problem)
+		if len(found) != 1 || found[0].Cause != ServerNotReady || found[0].Object != "file system "+testFS {
+			t.Fatalf("%s: got %+v", name, found)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(found[0].Message, want) {
+				t.Errorf("%s: got %q, want %q in it", name, found[0].Message, want)
+			}
+		}
+		if !slices.Contains(s.OurPods(), pod) {
+			t.Errorf("%s: its log is not collected", name)
 		}
 	}
 }

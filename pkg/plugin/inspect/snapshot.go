@@ -107,7 +107,7 @@ func first[T any](all []T, is func(T) bool) (found T) {
 	return found
 }
 
-// PodsByPart returns the installation's pods: of the manager, of mount Jobs and sweeps, and of node agents.
+// PodsByPart returns the installation's pods: of the manager and of NFS servers, of mount Jobs and sweeps, and of node agents.
 func (s *Snapshot) PodsByPart() (managers, workers, agents []*corev1.Pod) {
 	jobs := map[types.UID]bool{}
 	for _, job := range s.OurJobs() {
@@ -120,7 +120,7 @@ func (s *Snapshot) PodsByPart() (managers, workers, agents []*corev1.Pod) {
 			agents = append(agents, pod)
 		case owner != nil && jobs[owner.UID]:
 			workers = append(workers, pod)
-		case pod.Labels[wellknown.LabelProgram] == wellknown.ProgramManager:
+		case pod.Labels[wellknown.LabelProgram] == wellknown.ProgramManager, pod.Labels[wellknown.LabelServer] != "":
 			managers = append(managers, pod)
 		}
 	}

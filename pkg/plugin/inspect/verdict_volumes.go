@@ -171,6 +171,7 @@ const (
 	TableUnreadable    Cause = wellknown.EventTableUnreadable
 	FileSystemUnknown  Cause = "FileSystemUnknown"
 	NoFileSystem       Cause = "NoFileSystem"
+	ServerNotReady     Cause = "ServerNotReady"
 	RootVolumeConflict Cause = wellknown.EventRootVolumeConflict
 	RootVolumeNotReady Cause = "RootVolumeNotReady"
 )
@@ -218,7 +219,7 @@ func (f *facts) checkFileSystems() (results []Result) {
 		if len(said) == 0 {
 			said = append(said, f.checkRoot(id, f.table.Targets[id]))
 		}
-		results = append(results, said...)
+		results = append(append(results, said...), f.checkServer(id)...)
 	}
 	for _, object := range f.FileSystemObjects {
 		if !f.isListed(object.Name) {
@@ -227,6 +228,23 @@ func (f *facts) checkFileSystems() (results []Result) {
 	}
 	if len(results) == 0 && f.tableErr == nil {
 		results = append(results, note(NoFileSystem, "table", "no file system is found yet"))
+	}
+	return results
+}
+
+// checkServer is about the pod of an NFS server of the installation's own. Why it is not ready, the kubelet says in an event.
+func (f *facts) checkServer(id string) (results []Result) {
+	for _, pod := range f.Pods {
+		why := PodProblem(pod)
+		if pod.DeletionTimestamp != nil {
+			why = "it ends, and no other one starts before; if its node is dead: kubectl taint node " + pod.Spec.NodeName + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"
+		}
+		if pod.Labels[wellknown.LabelServer] == id && why != "" {
+			said := first(f.events[eventKey{"Pod", pod.Namespace, pod.Name}], func(e corev1.Event) bool { return e.Reason == "Unhealthy" || e.Reason == "FailedMount" })
+			result := problem(ServerNotReady, named(KindFileSystem, id), join(join("the pod "+pod.Name+" of its server is not ready", why), said.Message))
+			result.Remedy = "kubectl -n " + pod.Namespace + " describe pod " + pod.Name
+			results = append(results, result)
+		}
 	}
 	return results
 }
