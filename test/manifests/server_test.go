@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,6 +55,19 @@ func TestServerThatIsNotReadyIsReached(t *testing.T) {
 	server := set.Spec.Template.Spec.Containers[0]
 	if probe := server.ReadinessProbe; probe.Exec == nil || !service.Spec.PublishNotReadyAddresses || server.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
 		t.Errorf("got the probe %+v, published %t, and messages by %q", probe, service.Spec.PublishNotReadyAddresses, server.TerminationMessagePolicy)
+	}
+}
+
+// TestMetricsOfTheServerCanBeRead from namespaces with the label that the component network-policy wants, too: they have the
+// disk's free space.
+func TestMetricsOfTheServerCanBeRead(t *testing.T) {
+	policy := readServer[networkingv1.NetworkPolicy](t, "NetworkPolicy")
+	if len(policy.Spec.Ingress) != 2 || len(policy.Spec.Ingress[0].From) != 0 || policy.Spec.Ingress[0].Ports[0].Port.IntValue() != wellknown.NFSPort {
+		t.Fatalf("got %+v", policy.Spec.Ingress)
+	}
+	metrics, server := policy.Spec.Ingress[1], readServer[appsv1.StatefulSet](t, "StatefulSet").Spec.Template.Spec.Containers[0]
+	if from := metrics.From[0].NamespaceSelector.MatchLabels; from["efs-stunnel.gnuthought.com/metrics"] != "true" || metrics.Ports[0].Port.IntValue() != int(server.Ports[1].ContainerPort) {
+		t.Errorf("got %+v", metrics)
 	}
 }
 
