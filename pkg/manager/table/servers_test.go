@@ -124,7 +124,9 @@ func TestNoOtherServiceTakesAServersVolumes(t *testing.T) {
 			if got := p.table.Targets["nfs-1"]; got.DNSName != first.DNSName || got.Port != first.Port {
 				t.Errorf("got %+v, want it as it was", got)
 			}
-			if !slices.ContainsFunc(f.noServers, func(s server) bool { return s.service == younger && strings.Contains(s.err.Error(), "the Service old is that of server nfs-1") }) {
+			if !slices.ContainsFunc(f.noServers, func(s server) bool {
+				return s.service == younger && strings.Contains(s.err.Error(), "the Service old is that of server nfs-1")
+			}) {
 				t.Errorf("refused %+v", f.noServers)
 			}
 		})
