@@ -116,12 +116,14 @@ func (m *mount) passAnswers(l *lane) error {
 	buffer := make([]byte, answerBytes)
 	held, scanned := 0, 0
 	for {
-		n, err := l.conn.Read(buffer[held:])
-		if err != nil {
-			return err
+		if scanned == held { // what came behind a long record may be whole
+			n, err := l.conn.Read(buffer[held:])
+			if err != nil {
+				return err
+			}
+			m.bytes.Add(int64(n))
+			held += n
 		}
-		m.bytes.Add(int64(n))
-		held += n
 		whole, err := m.received(l, &f, buffer[:held], scanned)
 		if err == nil && whole > 0 {
 			err = m.toClient(buffer[:whole])

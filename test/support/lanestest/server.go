@@ -132,7 +132,7 @@ func (s *Server) answer(c *Conn, m []byte) []byte {
 	if hold != nil {
 		<-hold
 	}
-	answer := record(words(xid, 1, 0, 0, 0, 0), body(xid, int(word(m, len(m)-4))))
+	answer := Answer(xid, int(word(m, len(m)-4)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Requests++
@@ -233,6 +233,11 @@ func record(parts ...[]byte) []byte {
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4)|lastFragment)
 	return b
+}
+
+// Answer returns the answer to a call, with a body of some bytes.
+func Answer(xid uint32, size int) []byte {
+	return record(words(xid, 1, 0, 0, 0, 0), body(xid, size))
 }
 
 // body returns what only the answer to one request has.
