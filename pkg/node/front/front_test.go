@@ -76,7 +76,7 @@ func newHarness(t testing.TB, lanes int, server *lanestest.Server) *harness {
 
 // partitioned returns a server that lets a client have more lanes at once.
 func partitioned(n int) *lanestest.Server {
-	return &lanestest.Server{Partitions: n, Kind: lanestest.Ready, Lanes: 5, PerMilli: 1}
+	return &lanestest.Server{Partitions: n, Kind: lanestest.Ready, Lanes: 5, BusyRate: 1000}
 }
 
 func (h *harness) dial() net.Conn {
@@ -194,9 +194,9 @@ func TestNullCallsAreNotGreeted(t *testing.T) {
 func TestServersWithoutPartitionsGetOneLane(t *testing.T) {
 	for name, server := range map[string]*lanestest.Server{
 		"the program is unknown": {},
-		"retry":                  {Partitions: 2, Kind: lanestest.Retry, Lanes: 5, PerMilli: 1},
-		"retry later":            {Partitions: 2, Kind: lanestest.RetryLater, Lanes: 5, PerMilli: 1},
-		"error":                  {Partitions: 2, Kind: lanestest.Error, Lanes: 5, PerMilli: 1},
+		"retry":                  {Partitions: 2, Kind: lanestest.Retry, Lanes: 5, BusyRate: 1000},
+		"retry later":            {Partitions: 2, Kind: lanestest.RetryLater, Lanes: 5, BusyRate: 1000},
+		"error":                  {Partitions: 2, Kind: lanestest.Error, Lanes: 5, BusyRate: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, 5, server)

@@ -183,19 +183,17 @@ func Greeting(xid uint32, c Client) []byte {
 
 // Answer is a server's answer to a greeting.
 type Answer struct {
-	// Partition is nil if the server has none for this connection: it does not know the call, or asks
-	// to try again.
+	// Partition is nil if the server has none for this connection: it does not know the call, asks
+	// to try again, or would prefer another partition.
 	Partition *Partition
 	Lanes     int // the most that the server wants of a client
 	// BytesPerSecond is the rate of a client from which it may have more than one connection.
 	BytesPerSecond int64
 }
 
-// What a server answers: its own words for retry, retry later, preferred, ready and error.
-const (
-	bindPreferred = 2
-	bindReady     = 3
-)
+// bindReady names the partition of the connection. Of the other answers (retry, retry later, preferred, error),
+// Amazon's client uses none to spread requests.
+const bindReady = 3
 
 var errAnswer = errors.New("the answer to a greeting is no answer of RPC")
 
@@ -211,16 +209,14 @@ func ParseAnswer(record []byte, xid uint32) (Answer, error) {
 	if failed := r.uint32() != 0; denied || failed || r.err != nil {
 		return Answer{}, nil //nolint:nilerr // the server does not know the program
 	}
-	var a Answer
-	switch r.uint32() {
-	case bindPreferred, bindReady:
-		if b := r.bytes(partitionBytes); b != nil {
-			a.Partition = (*Partition)(b)
-		}
-	default:
+	if r.uint32() != bindReady {
 		return Answer{}, nil
 	}
-	a.Lanes, a.BytesPerSecond = int(int32(r.uint32())), int64(int32(r.uint32()))*1000
+	var a Answer
+	if b := r.bytes(partitionBytes); b != nil {
+		a.Partition = (*Partition)(b)
+	}
+	a.Lanes, a.BytesPerSecond = int(int32(r.uint32())), int64(int32(r.uint32()))
 	if r.err != nil {
 		return Answer{}, errAnswer
 	}

@@ -21,15 +21,15 @@ func TestGreetingHasTheBytesOfTheProtocol(t *testing.T) {
 func TestParseAnswer(t *testing.T) {
 	var partition lanes.Partition
 	copy(partition[:], "partition seven")
-	accepted, numbers := words(5, 1, 0, 0, 0, 0), words(5, 314572, 1, 2)
-	ready := lanes.Answer{Partition: &partition, Lanes: 5, BytesPerSecond: 314572000}
+	accepted, numbers := words(5, 1, 0, 0, 0, 0), words(5, 300<<20, 1, 2)
+	ready := lanes.Answer{Partition: &partition, Lanes: 5, BytesPerSecond: 300 << 20}
 	for name, tt := range map[string]struct {
 		record []byte
 		want   lanes.Answer
 		fails  bool
 	}{
 		"ready":               {record: record(slices.Concat(accepted, words(3), partition[:], numbers)), want: ready},
-		"preferred":           {record: record(slices.Concat(accepted, words(2), partition[:], numbers)), want: ready},
+		"preferred":           {record: record(slices.Concat(accepted, words(2), partition[:], numbers))},
 		"ready with verifier": {record: record(slices.Concat(words(5, 1, 0, 1, 4, 0, 0), words(3), partition[:], numbers)), want: ready},
 		"retry":               {record: record(slices.Concat(accepted, words(0, 4), []byte("busy"), numbers))},
 		"retry later":         {record: record(slices.Concat(accepted, words(1, 0), numbers))},

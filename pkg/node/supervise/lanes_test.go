@@ -33,7 +33,7 @@ func (h *harness) sockets() []string {
 }
 
 func partitioned() *lanestest.Server {
-	return &lanestest.Server{Partitions: 3, Kind: lanestest.Ready, Lanes: 5, PerMilli: 1}
+	return &lanestest.Server{Partitions: 3, Kind: lanestest.Ready, Lanes: 5, BusyRate: 1000}
 }
 
 // TestOneLaneIsNoFront: without lanes, nothing differs from a supervisor that has none.

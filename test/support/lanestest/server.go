@@ -30,7 +30,7 @@ type Server struct {
 	Partitions int    // 0: it does not know the greeting
 	Kind       uint32 // of its answers to greetings
 	Lanes      uint32 // that it wants of a client at most
-	PerMilli   uint32 // bytes per millisecond from which a client may have more
+	BusyRate   uint32 // bytes per second from which a client may have more
 	Rate       int    // bytes per second of each connection, 0 without limit
 
 	mu       sync.Mutex
@@ -172,7 +172,7 @@ func (s *Server) greeted(c *Conn, xid uint32, m []byte) []byte {
 		outcome = append(words(s.Kind), make([]byte, 64)...)
 		outcome[4] = byte(c.Partition)
 	}
-	return record(words(xid, 1, 0, 0, 0, 0), outcome, words(s.Lanes, s.PerMilli, 1, 1))
+	return record(words(xid, 1, 0, 0, 0, 0), outcome, words(s.Lanes, s.BusyRate, 1, 1))
 }
 
 // SetHold keeps the server from answering calls of NFS until the channel is closed.

@@ -62,7 +62,7 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 	flags.IntVar(&partitions.Count, "partitions", 0, "`number` of partitions; 0 for a server that does not know them")
 	flags.Var(oneof.Flag(&partitions.Answer, terminator.Answers()), "partition-answer", "with --partitions: "+oneof.Join(terminator.Answers()))
 	flags.Uint32Var(&partitions.Lanes, "partition-lanes", 5, "with --partitions: `connections` that a client may have")
-	flags.Uint32Var(&partitions.BytesPerMilli, "partition-rate", 314572, "with --partitions: `bytes` per millisecond from which it may have them")
+	flags.Uint32Var(&partitions.BytesPerSecond, "partition-rate", 300<<20, "with --partitions: `bytes` per second from which it may have them")
 	rate, plain := 0, false
 	flags.BoolVar(&plain, "plain", false, "serve new clients without TLS, too; --plain=false ends it")
 	flags.IntVar(&rate, "rate", 0, "`bytes` per second that each connection gets; 0 is no limit")

@@ -32,10 +32,10 @@ func Answers() []Answer { return []Answer{AnswerReady, AnswerRetry, AnswerRetryL
 type Partitions struct {
 	Count  int    `json:"count"`
 	Answer Answer `json:"answer"`
-	// Lanes and BytesPerMilli are the numbers in each answer: how many connections a client may have, and from
+	// Lanes and BytesPerSecond are the numbers in each answer: how many connections a client may have, and from
 	// which rate on.
-	Lanes         uint32 `json:"lanes"`
-	BytesPerMilli uint32 `json:"bytesPerMilli"`
+	Lanes          uint32 `json:"lanes"`
+	BytesPerSecond uint32 `json:"bytesPerSecond"`
 }
 
 // SetPartitions changes the partitions of new connections.
@@ -158,7 +158,7 @@ func (p Partitions) reply(xid uint32, partition int) []byte {
 	} else {
 		b = append(b, words(4, 0x62757379)...) // the text "busy"
 	}
-	b = append(b, words(p.Lanes, p.BytesPerMilli, 1, 1)...)
+	b = append(b, words(p.Lanes, p.BytesPerSecond, 1, 1)...)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-markBytes)|lastFragment)
 	return b
 }

@@ -43,7 +43,7 @@ const text = "any other request of a client"
 
 func TestRequestsWorkOnOnePartitionOnly(t *testing.T) {
 	b := newBench(t)
-	if err := b.target.SetPartitions(Partitions{Count: 3, Answer: AnswerReady, Lanes: 5, BytesPerMilli: 9}); err != nil {
+	if err := b.target.SetPartitions(Partitions{Count: 3, Answer: AnswerReady, Lanes: 5, BytesPerSecond: 9}); err != nil {
 		t.Fatal(err)
 	}
 	home := uint32(0)
@@ -74,7 +74,7 @@ func TestRequestsWorkOnOnePartitionOnly(t *testing.T) {
 func TestPartitionsAreNotNamedOnDemand(t *testing.T) {
 	b := newBench(t)
 	for answer, want := range map[Answer]uint32{AnswerRetry: 0, AnswerRetryLater: 1, AnswerError: 4} {
-		if err := b.target.SetPartitions(Partitions{Count: 1, Answer: answer, Lanes: 5, BytesPerMilli: 9}); err != nil {
+		if err := b.target.SetPartitions(Partitions{Count: 1, Answer: answer, Lanes: 5, BytesPerSecond: 9}); err != nil {
 			t.Fatal(err)
 		}
 		conn := b.mustDial(t, nil)
