@@ -300,7 +300,7 @@ func (m *mount) open(results chan<- opened) {
 	defer m.recover()
 	var o opened
 	if m.partition == nil {
-		o.conn, o.err = m.front.dial()
+		o.conn, o.err = m.front.dialProven()
 	} else {
 		o.conn, o.answer, o.err = m.front.dialGreeted(m.id)
 	}

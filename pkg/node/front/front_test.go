@@ -239,6 +239,23 @@ func TestPinnedServersGetLanesWithoutGreeting(t *testing.T) {
 	}
 }
 
+// TestConnectionsWithoutAServerAreNoLanes: stunnel accepts connections that the server does not.
+func TestConnectionsWithoutAServerAreNoLanes(t *testing.T) {
+	h := newHarness(t, 3, &lanestest.Server{Most: 1})
+	h.front.SetPinned(3)
+	h.front.LowerBusyRate(1 << 10)
+	conn, first := h.dial(), uint32(1000)
+	h.eventually("more lanes are tried", func() bool {
+		h.load(conn, first, 20, 10, 100, 20000)
+		first += 20
+		return len(h.server.Conns()) > 1
+	})
+	h.load(conn, 1, 200, 10, 100, 20000)
+	if s := h.front.Status(); s.Open != 1 {
+		t.Errorf("there are %d lanes", s.Open)
+	}
+}
+
 // TestClientsWithoutSessionsGetOneLane: NFS 4.0 does not allow several connections.
 func TestClientsWithoutSessionsGetOneLane(t *testing.T) {
 	h := newHarness(t, 5, partitioned(1))

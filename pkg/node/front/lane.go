@@ -39,26 +39,39 @@ func (f *Front) dial() (net.Conn, error) {
 
 // dialGreeted opens a connection and asks the server for its partition.
 func (f *Front) dialGreeted(c lanes.Client) (net.Conn, lanes.Answer, error) {
+	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
+	conn, answer, err := f.dialAnswered(lanes.Greeting(xid, c), xid)
+	if err == nil && answer.Partition == nil {
+		err = errors.Join(errors.New("the server names no partition"), conn.Close())
+	}
+	return conn, answer, err
+}
+
+// dialProven opens a connection on which the server answers: stunnel accepts one before it has reached the server.
+func (f *Front) dialProven() (net.Conn, error) {
+	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
+	conn, _, err := f.dialAnswered(lanes.Null(xid), xid)
+	return conn, err
+}
+
+// dialAnswered opens a connection and waits for the answer to a call.
+func (f *Front) dialAnswered(call []byte, xid uint32) (net.Conn, lanes.Answer, error) {
 	conn, err := f.dial()
 	if err != nil {
 		return nil, lanes.Answer{}, err
 	}
-	answer, err := greet(conn, c)
-	if err == nil && answer.Partition == nil {
-		err = errors.New("the server names no partition")
-	}
+	answer, err := ask(conn, call, xid)
 	if err != nil {
 		return nil, answer, errors.Join(fmt.Errorf("greeting the server: %w", err), conn.Close())
 	}
 	return conn, answer, nil
 }
 
-func greet(conn net.Conn, c lanes.Client) (lanes.Answer, error) {
+func ask(conn net.Conn, call []byte, xid uint32) (lanes.Answer, error) {
 	if err := conn.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return lanes.Answer{}, err
 	}
-	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
-	if _, err := conn.Write(lanes.Greeting(xid, c)); err != nil {
+	if _, err := conn.Write(call); err != nil {
 		return lanes.Answer{}, err
 	}
 	var f lanes.Framer

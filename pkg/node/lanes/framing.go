@@ -151,6 +151,18 @@ func (r *reader) opaque() {
 	}
 }
 
+// Null returns a call of the procedure of NFS 4 that does nothing, as a record.
+func Null(xid uint32) []byte { return call(xid, nfsProgram, nfsVersion4, 0, nil) }
+
+// call returns a call of version 2 of RPC, with an empty credential and verifier.
+func call(xid, program, version, procedure uint32, arguments []byte) []byte {
+	b := make([]byte, 0, markBytes+40+len(arguments))
+	for _, v := range []uint32{uint32(40+len(arguments)) | lastFragment, xid, 0, 2, program, version, procedure, 0, 0, 0, 0} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return append(b, arguments...)
+}
+
 // The program of Amazon EFS for clients with several connections.
 const (
 	bindProgram, bindVersion, bindProcedure = 400123, 1, 2
@@ -169,16 +181,9 @@ type Partition [partitionBytes]byte
 
 // Greeting returns the call that asks for the partition of a connection, as a record.
 func Greeting(xid uint32, c Client) []byte {
-	b := make([]byte, markBytes, markBytes+72)
-	// A call of version 2 of RPC, with an empty credential and verifier.
-	for _, v := range []uint32{xid, 0, 2, bindProgram, bindVersion, bindProcedure, 0, 0, 0, 0, uint32(len(c.ID))} {
-		b = binary.BigEndian.AppendUint32(b, v)
-	}
-	b = append(b, c.ID[:]...)
+	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(c.ID))), c.ID[:]...)
 	b = binary.BigEndian.AppendUint32(b, 8)
-	b = binary.BigEndian.AppendUint64(b, c.Incarnation)
-	binary.BigEndian.PutUint32(b, uint32(len(b)-markBytes)|lastFragment)
-	return b
+	return call(xid, bindProgram, bindVersion, bindProcedure, binary.BigEndian.AppendUint64(b, c.Incarnation))
 }
 
 // Answer is a server's answer to a greeting.

@@ -32,6 +32,7 @@ type Server struct {
 	Lanes      uint32 // that it wants of a client at most
 	BusyRate   uint32 // bytes per second from which a client may have more
 	Rate       int    // bytes per second of each connection, 0 without limit
+	Most       int    // connections on which it answers, 0 without limit
 
 	mu       sync.Mutex
 	hold     <-chan struct{}  // guarded by mu; nil: answer at once
@@ -79,6 +80,7 @@ func (s *Server) Serve(raw net.Conn) {
 		c.Partition = len(s.conns) % s.Partitions
 	}
 	s.conns = append(s.conns, c)
+	silent := s.Most > 0 && len(s.conns) > s.Most
 	s.mu.Unlock()
 	defer func() {
 		raw.Close()
@@ -86,6 +88,10 @@ func (s *Server) Serve(raw net.Conn) {
 		defer s.mu.Unlock()
 		c.Ended = true
 	}()
+	if silent {
+		_, _ = io.Copy(io.Discard, raw)
+		return
+	}
 	began, sent := time.Now(), 0
 	for {
 		message, err := ReadRecord(raw)
