@@ -94,19 +94,21 @@ func ask(conn net.Conn, call []byte, xid uint32) (lanes.Answer, error) {
 	return parsed, errors.Join(err, conn.SetDeadline(time.Time{}))
 }
 
-// write writes the queued chunks until the lane has ended.
+// write writes the queued chunks until the lane has ended, after which none is queued.
 func (m *mount) write(l *lane) {
 	defer m.recover()
 	for {
 		select {
 		case <-l.ended:
+			for len(l.queue) > 0 {
+				m.chunks <- <-l.queue
+			}
 			return
 		case chunk := <-l.queue:
 			_, err := l.conn.Write(chunk)
 			m.chunks <- chunk
 			if err != nil {
-				m.lost(l)
-				return
+				m.lost(l) // and so read ends
 			}
 		}
 	}

@@ -167,7 +167,8 @@ func (m *mount) route(h lanes.Header) (*lane, error) {
 	return m.lanes[id], nil
 }
 
-// send queues bytes for a lane.
+// send queues bytes for a lane. A lane may end while the client writes what nothing waits for, as its reply to a
+// call of the server: the rest goes nowhere.
 func (m *mount) send(l *lane, p []byte) error {
 	select {
 	case <-m.done:
@@ -175,6 +176,12 @@ func (m *mount) send(l *lane, p []byte) error {
 	case chunk := <-m.chunks:
 		if chunk == nil {
 			chunk = make([]byte, 0, chunkBytes)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.lanes[l.id] != l {
+			m.chunks <- chunk
+			return nil
 		}
 		l.queue <- append(chunk[:0], p...)
 		return nil

@@ -65,3 +65,20 @@ func TestAnswersBehindALongOneDoNotWait(t *testing.T) {
 		}
 	})
 }
+
+// TestRepliesToALaneThatEndsHoldNothing: nothing waits for the reply to a call of the server, so its lane may end
+// before the reply is whole.
+func TestRepliesToALaneThatEndsHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, servers := startMount(t, 2)
+		mustWrite(t, servers[1], lanestest.Call(9))
+		mustRead(t, client)
+		reply := lanestest.Answer(9, 2*maxChunks*chunkBytes)
+		mustWrite(t, client, reply[:2*chunkBytes]) // of which some waits to be written
+		servers[1].Close()
+		synctest.Wait()
+		mustWrite(t, client, reply[2*chunkBytes:])
+		mustWrite(t, client, lanestest.Compound(1, 1, 0, 0))
+		mustRead(t, servers[0])
+	})
+}

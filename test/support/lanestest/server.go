@@ -193,9 +193,12 @@ func (s *Server) Call(i int, xid uint32) error {
 	s.mu.Lock()
 	conn := s.conns[i].Conn
 	s.mu.Unlock()
-	_, err := conn.Write(record(words(xid, 0, 2, nfsProgram, 1, 1, 0, 0, 0, 0)))
+	_, err := conn.Write(Call(xid))
 	return err
 }
+
+// Call returns a call of the server.
+func Call(xid uint32) []byte { return record(words(xid, 0, 2, nfsProgram, 1, 1, 0, 0, 0, 0)) }
 
 // Replied returns on which connection the reply to a call of the server came, -1 while it has not.
 func (s *Server) Replied(xid uint32) int {
