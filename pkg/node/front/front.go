@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -198,6 +199,12 @@ func (m *mount) greet() (int, lanes.Answer) {
 		return 1, lanes.Answer{}
 	}
 	conn, answer, err := f.dialGreeted(m.id)
+	for n := 1; answer.Retry && n < maxGreetings; n++ {
+		conn, answer, err = f.dialGreeted(m.id)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return 1, lanes.Answer{} // stunnel has not reached the server, or ends: the next connection asks again
+	}
 	if err != nil {
 		f.restUntil.Store(now.Add(lanes.SearchPause).UnixNano())
 		f.log.Info("connections have one lane for now", "err", err, "requeueAfter", lanes.SearchPause)

@@ -1,17 +1,13 @@
 package front_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"gnuthought.com/efs-stunnel/pkg/node/front"
 	"gnuthought.com/efs-stunnel/test/support/lanestest"
@@ -189,71 +185,6 @@ func TestNullCallsAreNotGreeted(t *testing.T) {
 		conns := h.server.Conns()
 		return len(conns) == 2 && conns[0].Ended && conns[1].Greeted && conns[1].Requests == 1
 	})
-}
-
-func TestServersWithoutPartitionsGetOneLane(t *testing.T) {
-	for name, server := range map[string]*lanestest.Server{
-		"the program is unknown": {},
-		"retry":                  {Partitions: 2, Kind: lanestest.Retry, Lanes: 5, BusyRate: 1000},
-		"retry later":            {Partitions: 2, Kind: lanestest.RetryLater, Lanes: 5, BusyRate: 1000},
-		"error":                  {Partitions: 2, Kind: lanestest.Error, Lanes: 5, BusyRate: 1000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, 5, server)
-			for range 2 {
-				h.load(h.dial(), 1, 50, 10, 100, 100)
-			}
-			conns := h.server.Conns()
-			if len(conns) != 3 || !conns[0].Greeted || conns[1].Greeted || conns[2].Greeted {
-				t.Errorf("got %+v, want one greeting, and a connection for each client", conns)
-			}
-		})
-	}
-}
-
-func TestPinnedServersGetLanesWithoutGreeting(t *testing.T) {
-	h := newHarness(t, 5, &lanestest.Server{})
-	h.front.SetPinned(3)
-	h.front.LowerBusyRate(1 << 10)
-	conn := h.dial()
-	h.load(conn, 1, 1, 1, 0, 0)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	pace := rate.NewLimiter(20, 1) // the rate decides, so the processors may rest
-	var running sync.WaitGroup
-	running.Go(func() {
-		for first := uint32(1000); pace.Wait(ctx) == nil; first += 40 {
-			if err := lanestest.Load(conn, first, 40, 32, 0, 1<<14); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	h.eventually("there are three lanes", func() bool { return h.front.Status().Open == 3 })
-	stop()
-	running.Wait()
-	for _, c := range h.server.Conns() {
-		if c.Greeted {
-			t.Error("a connection was greeted")
-		}
-	}
-}
-
-// TestConnectionsWithoutAServerAreNoLanes: stunnel accepts connections that the server does not.
-func TestConnectionsWithoutAServerAreNoLanes(t *testing.T) {
-	h := newHarness(t, 3, &lanestest.Server{Most: 1})
-	h.front.SetPinned(3)
-	h.front.LowerBusyRate(1 << 10)
-	conn, first := h.dial(), uint32(1000)
-	h.eventually("more lanes are tried", func() bool {
-		h.load(conn, first, 20, 10, 100, 20000)
-		first += 20
-		return len(h.server.Conns()) > 1
-	})
-	h.load(conn, 1, 200, 10, 100, 20000)
-	if s := h.front.Status(); s.Open != 1 {
-		t.Errorf("there are %d lanes", s.Open)
-	}
 }
 
 // TestClientsWithoutSessionsGetOneLane: NFS 4.0 does not allow several connections.

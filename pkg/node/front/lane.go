@@ -18,8 +18,11 @@ const (
 	answerBytes = 64 << 10 // an answer that is no longer is whole before any of it goes to the client
 )
 
-// greetTimeout bounds the wait for the answer to a greeting. Without one, the mount has one lane.
-const greetTimeout = 2 * time.Second
+// Limits of greetings: without an answer of use, the mount has one lane.
+const (
+	greetTimeout = 2 * time.Second
+	maxGreetings = 3 // while the server says that another connection may get one
+)
 
 // lane is a connection to stunnel.
 type lane struct {

@@ -191,14 +191,19 @@ type Answer struct {
 	// Partition is nil if the server has none for this connection: it does not know the call, asks
 	// to try again, or would prefer another partition.
 	Partition *Partition
-	Lanes     int // the most that the server wants of a client
+	Retry     bool // another connection may get an answer of use
+	Lanes     int  // the most that the server wants of a client
 	// BytesPerSecond is the rate of a client from which it may have more than one connection.
 	BytesPerSecond int64
 }
 
-// bindReady names the partition of the connection. Of the other answers (retry, retry later, preferred, error),
-// Amazon's client uses none to spread requests.
-const bindReady = 3
+// What a server answers. Only bindReady names the partition of the connection; after the others of these, Amazon's
+// client opens another connection, and after retry later and error it rests.
+const (
+	bindRetry     = 0
+	bindPreferred = 2
+	bindReady     = 3
+)
 
 var errAnswer = errors.New("the answer to a greeting is no answer of RPC")
 
@@ -214,8 +219,8 @@ func ParseAnswer(record []byte, xid uint32) (Answer, error) {
 	if failed := r.uint32() != 0; denied || failed || r.err != nil {
 		return Answer{}, nil //nolint:nilerr // the server does not know the program
 	}
-	if r.uint32() != bindReady {
-		return Answer{}, nil
+	if kind := r.uint32(); kind != bindReady || r.err != nil {
+		return Answer{Retry: r.err == nil && (kind == bindRetry || kind == bindPreferred)}, nil
 	}
 	var a Answer
 	if b := r.bytes(partitionBytes); b != nil {

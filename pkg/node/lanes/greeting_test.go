@@ -29,13 +29,14 @@ func TestParseAnswer(t *testing.T) {
 		fails  bool
 	}{
 		"ready":               {record: record(slices.Concat(accepted, words(3), partition[:], numbers)), want: ready},
-		"preferred":           {record: record(slices.Concat(accepted, words(2), partition[:], numbers))},
+		"preferred":           {record: record(slices.Concat(accepted, words(2), partition[:], numbers)), want: lanes.Answer{Retry: true}},
 		"ready with verifier": {record: record(slices.Concat(words(5, 1, 0, 1, 4, 0, 0), words(3), partition[:], numbers)), want: ready},
-		"retry":               {record: record(slices.Concat(accepted, words(0, 4), []byte("busy"), numbers))},
+		"retry":               {record: record(slices.Concat(accepted, words(0, 4), []byte("busy"), numbers)), want: lanes.Answer{Retry: true}},
 		"retry later":         {record: record(slices.Concat(accepted, words(1, 0), numbers))},
 		"error":               {record: record(slices.Concat(accepted, words(4, 0), numbers))},
 		"new kind of answer":  {record: record(slices.Concat(accepted, words(9), numbers))},
 		"program unknown":     {record: record(words(5, 1, 0, 0, 0, 1))},
+		"nothing of null":     {record: record(words(5, 1, 0, 0, 0, 0))},
 		"program mismatch":    {record: record(words(5, 1, 0, 0, 0, 2, 2, 3))},
 		"denied":              {record: record(words(5, 1, 1, 1, 1))},
 		"numbers are missing": {record: record(slices.Concat(accepted, words(3), partition[:])), fails: true},

@@ -33,6 +33,8 @@ type Server struct {
 	BusyRate   uint32 // bytes per second from which a client may have more
 	Rate       int    // bytes per second of each connection, 0 without limit
 	Most       int    // connections on which it answers, 0 without limit
+	Refused    int    // connections that it closes first
+	Retries    int    // greetings that it answers with Retry first
 
 	mu       sync.Mutex
 	hold     <-chan struct{}  // guarded by mu; nil: answer at once
@@ -81,6 +83,7 @@ func (s *Server) Serve(raw net.Conn) {
 	}
 	s.conns = append(s.conns, c)
 	silent := s.Most > 0 && len(s.conns) > s.Most
+	refused := len(s.conns) <= s.Refused
 	s.mu.Unlock()
 	defer func() {
 		raw.Close()
@@ -88,6 +91,9 @@ func (s *Server) Serve(raw net.Conn) {
 		defer s.mu.Unlock()
 		c.Ended = true
 	}()
+	if refused {
+		return
+	}
 	if silent {
 		_, _ = io.Copy(io.Discard, raw)
 		return
@@ -173,8 +179,12 @@ func (s *Server) greeted(c *Conn, xid uint32, m []byte) []byte {
 		return record(words(xid, 1, 0, 0, 0, 1)) // no such program
 	}
 	c.client = string(m[44:])
-	outcome := words(s.Kind, 4, 0x62757379) // busy
-	if s.Kind == Ready {
+	kind := s.Kind
+	if s.Retries > 0 {
+		s.Retries, kind = s.Retries-1, Retry
+	}
+	outcome := words(kind, 4, 0x62757379) // busy
+	if kind == Ready {
 		outcome = append(words(s.Kind), make([]byte, 64)...)
 		outcome[4] = byte(c.Partition)
 	}
