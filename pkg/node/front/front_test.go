@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -163,7 +164,8 @@ func TestRequestsAreSpreadOverOnePartition(t *testing.T) {
 	if used != 5 || h.server.Wrong() != 0 {
 		t.Errorf("requests went over %d connections, %d to a wrong partition; want 5 and none", used, h.server.Wrong())
 	}
-	if s := h.front.Status(); s.Open != 5 || s.Waiting != 0 || s.Seconds <= 0 {
+	h.eventually("nothing waits", func() bool { return h.front.Status().Waiting == 0 }) // long answers are counted after they are written
+	if s := h.front.Status(); s.Open != 5 || s.Seconds <= 0 {
 		t.Errorf("the status is %+v", s)
 	}
 }
@@ -274,20 +276,19 @@ func TestHostileRecordsEndTheirConnectionOnly(t *testing.T) {
 			_, _ = conn.Write(bytes) // may be refused before its end
 			if name == "fragments without an end" {
 				for err := error(nil); err == nil; {
-					_, err = conn.Write(append([]byte{0, 0, 1, 0}, make([]byte, 256)...))
+					if _, err = conn.Write(append([]byte{0, 0, 1, 0}, make([]byte, 256)...)); errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Error("the connection does not end")
+					}
 				}
 				return
 			}
-			if n, err := io.Copy(io.Discard, conn); n > 0 || errors.Is(err, errTimeout) {
+			if n, err := io.Copy(io.Discard, conn); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("got %d bytes and %v, want the end", n, err)
 			}
 		})
 	}
 	h.load(good, 100, 50, 5, 100, 100)
 }
-
-// errTimeout is that of a connection that does not end.
-var errTimeout = errors.New("i/o timeout")
 
 // TestCutRecordsReachNobody: a client that ends in the middle of a record takes only its own lanes with it.
 func TestCutRecordsReachNobody(t *testing.T) {
