@@ -40,6 +40,7 @@ type Front struct {
 	path     string   // of inner
 	lanes    int
 	pinned   atomic.Int32
+	servers  atomic.Int64 // changes of the servers
 	busyRate atomic.Int64 // below that of package lanes, for tests of pinned servers; 0 for that
 	log      *slog.Logger
 	client   lanes.Client
@@ -96,6 +97,10 @@ func (f *Front) Socket() *os.File { return f.inner }
 // SetPinned sets how many lanes the table says that the server takes without partitions, 0 for none.
 func (f *Front) SetPinned(n int) { f.pinned.Store(int32(n)) }
 
+// ServersChanged keeps mounts of pinned servers from getting more lanes: no partition would tell that they lead to
+// the server that has the client's session.
+func (f *Front) ServersChanged() { f.servers.Add(1) }
+
 // Close stops accepting. Connections that are open end with stunnel.
 func (f *Front) Close() error { return errors.Join(f.listener.Close(), f.closeInner()) }
 
@@ -133,8 +138,7 @@ func (f *Front) enter() bool {
 }
 
 func (f *Front) serve(conn net.Conn) {
-	m := newMount(f, conn)
-	m.run()
+	newMount(f, conn).run()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mounts--
@@ -257,7 +261,7 @@ func (m *mount) scale(s lanes.Scaler) {
 			return
 		case now := <-ticker.C:
 			switch n := s.Sample(now, m.bytes.Swap(0), m.count()); {
-			case n > 0 && m.sessions.Load() && now.UnixNano() >= m.front.restUntil.Load():
+			case n > 0 && m.sessions.Load() && m.hasServer() && now.UnixNano() >= m.front.restUntil.Load():
 				if !m.grow(n) {
 					s.Rest(time.Now().Add(lanes.SearchPause))
 				}
@@ -324,7 +328,7 @@ func (m *mount) opened(search *lanes.Search, o opened) {
 	switch {
 	case o.err != nil:
 		search.Failed()
-	case search.Opened(o.answer):
+	case search.Opened(o.answer) && m.hasServer():
 		m.add(o.conn)
 	default:
 		_ = o.conn.Close()

@@ -35,6 +35,7 @@ type mount struct {
 	partition *lanes.Partition // of the client's session; nil without
 	greeted   bool             // the lanes are those for requests, not only for calls of the null procedure
 	sessions  atomic.Bool
+	servers   int64 // Front.servers at the beginning
 }
 
 func newMount(f *Front, client net.Conn) *mount {
@@ -42,12 +43,15 @@ func newMount(f *Front, client net.Conn) *mount {
 		front: f, client: client, id: f.client, chunks: make(chan []byte, maxChunks),
 		done: make(chan struct{}), answered: make(chan struct{}, 1), lanes: map[int]*lane{},
 	}
-	m.id.Incarnation = f.incarnation.Add(1)
+	m.id.Incarnation, m.servers = f.incarnation.Add(1), f.servers.Load()
 	for range maxChunks {
 		m.chunks <- nil
 	}
 	return m
 }
+
+// hasServer reports whether a new connection leads to the server of the mount, or tells its partition.
+func (m *mount) hasServer() bool { return m.partition != nil || m.servers == m.front.servers.Load() }
 
 // run passes on the requests of the client until the connection ends.
 func (m *mount) run() {

@@ -106,3 +106,24 @@ func TestConnectionsWithoutAServerAreNoLanes(t *testing.T) {
 		t.Errorf("there are %d lanes", s.Open)
 	}
 }
+
+// TestNoLaneLeadsToAnotherServer: a mount of a pinned server keeps its lanes when the table names another one.
+func TestNoLaneLeadsToAnotherServer(t *testing.T) {
+	h := newHarness(t, 3, &lanestest.Server{})
+	h.front.SetPinned(3)
+	h.front.LowerBusyRate(1 << 10)
+	before := h.dial()
+	h.load(before, 1, 1, 1, 0, 0)
+	h.front.ServersChanged()
+	after := h.dial()
+	first := uint32(1000)
+	h.eventually("the later mount has three lanes", func() bool {
+		h.load(before, first, 20, 10, 100, 20000)
+		h.load(after, first, 20, 10, 100, 20000)
+		first += 20
+		return h.front.Status().Open >= 4
+	})
+	if conns, want := h.server.Conns(), 1+int(first-1000); conns[0].Requests != want {
+		t.Errorf("got %+v, want %d requests of the earlier mount on its only connection", conns, want)
+	}
+}

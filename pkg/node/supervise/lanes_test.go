@@ -1,6 +1,7 @@
 package supervise_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,4 +150,41 @@ func TestIdleTunnelsStartWithLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close() // the shutdown waits for it
+}
+
+// TestReloadKeepsLanes: mounts keep their connections, and new ones go to the new server.
+func TestReloadKeepsLanes(t *testing.T) {
+	h, server, next := newHarness(t), partitioned(), partitioned()
+	tunnel := h.startLanes(5, server)
+	conn := h.dial(tunnel.Accept)
+	defer conn.Close() // the shutdown waits for it
+	began := h.status("fs-1")
+	first := uint32(1000)
+	h.poll("there are lanes", func() bool {
+		if err := lanestest.Load(conn, first, 20, 5, 100, 20000); err != nil {
+			t.Fatal(err)
+		}
+		first += 20
+		open := 0
+		for _, c := range server.Conns() {
+			if !c.Ended && c.Requests > 0 {
+				open++
+			}
+		}
+		return open == 5
+	}, func() any { return server.Conns() })
+	tunnel.Connect[0] = stunneltest.Serve(t, h.serverConfig(), next.Serve).Address
+	if s := h.waitServing("fs-1", h.writeSpec(tunnel)); s.PID != began.PID || s.Reloads != began.Reloads+1 {
+		t.Errorf("got %+v after %+v, want the same process, reloaded once", s, began)
+	}
+	again := h.dial(tunnel.Accept)
+	defer again.Close()
+	for _, c := range []net.Conn{conn, again} {
+		if err := lanestest.Load(c, first, 20, 5, 100, 100); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(next.Conns()) == 0 || server.Wrong()+next.Wrong() > 0 {
+		t.Errorf("%d connections came to the new server, %d requests to a wrong partition", len(next.Conns()), server.Wrong()+next.Wrong())
+	}
 }

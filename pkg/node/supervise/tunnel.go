@@ -3,6 +3,7 @@ package supervise
 import (
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -210,6 +211,15 @@ func (t *tunnel) started(p *os.Process, c config, now time.Time) {
 func (t *tunnel) reloading(c config, now time.Time) {
 	t.phase, t.deadline = phaseReloading, now.Add(answerTimeout)
 	t.attempted, t.accepted, t.errorLines = c, false, nil
+	t.reportServers()
+}
+
+// reportServers tells the front, before and after a reload, that it changes the servers: connections that begin
+// between the two lead to the old ones or to the new ones.
+func (t *tunnel) reportServers() {
+	if t.front != nil && !slices.Equal(t.attempted.Connect, t.current.Connect) {
+		t.front.ServersChanged()
+	}
 }
 
 // stopping records that SIGTERM or SIGKILL was sent.
@@ -303,6 +313,7 @@ func (t *tunnel) setProcessProblem(reason tunnelspec.Reason, message string, now
 func (t *tunnel) configApplied() {
 	if t.phase == phaseReloading {
 		t.reloads++
+		t.reportServers()
 	}
 	t.phase, t.current = phaseRunning, t.attempted
 	t.clearProcessProblem()
