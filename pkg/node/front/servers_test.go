@@ -20,6 +20,11 @@ func TestServersWithoutPartitionsGetOneLane(t *testing.T) {
 		"the program is unknown": {&lanestest.Server{}, 1},
 		"retry":                  {&lanestest.Server{Partitions: 2, Kind: lanestest.Retry, Lanes: 5, BusyRate: 1000}, 3},
 		"retry later":            {&lanestest.Server{Partitions: 2, Kind: lanestest.RetryLater, Lanes: 5, BusyRate: 1000}, 1},
+		"no answer":              {&lanestest.Server{Instead: []byte{}}, 1},
+		"text":                   {&lanestest.Server{Instead: []byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, 1},
+		"too long":               {&lanestest.Server{Instead: make([]byte, 1<<20)}, 1},
+		"more than one record":   {&lanestest.Server{Instead: append(lanestest.Answer(1, 0), lanestest.Answer(2, 0)...)}, 1},
+		"of another call":        {&lanestest.Server{Instead: lanestest.Answer(1, 84)}, 1},
 		"error":                  {&lanestest.Server{Partitions: 2, Kind: lanestest.Error, Lanes: 5, BusyRate: 1000}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ type Server struct {
 	Most       int    // connections on which it answers, 0 without limit
 	Refused    int    // connections that it closes first
 	Retries    int    // greetings that it answers with Retry first
+	Instead    []byte // of an answer to a greeting; without bytes, but not nil, it gives none
 
 	mu       sync.Mutex
 	hold     <-chan struct{}  // guarded by mu; nil: answer at once
@@ -105,7 +106,7 @@ func (s *Server) Serve(raw net.Conn) {
 			return
 		}
 		answer := s.answer(c, message)
-		if answer == nil {
+		if len(answer) == 0 {
 			continue
 		}
 		if _, err := raw.Write(answer); err != nil {
@@ -175,6 +176,9 @@ func (s *Server) greeted(c *Conn, xid uint32, m []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Greeted = true
+	if s.Instead != nil {
+		return s.Instead
+	}
 	if s.Partitions == 0 {
 		return record(words(xid, 1, 0, 0, 0, 1)) // no such program
 	}
