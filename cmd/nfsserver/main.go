@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return program.ExitWithout(set, err, "  nfsserver [flags]\n  nfsserver ready [--http-address host:port]\n  nfsserver version\n", stdout, stderr)
 	}
 	if asks {
-		return askReady(ctx, o.HTTP.Address, stdout)
+		return askReady(o.HTTP.Address, stdout)
 	}
 	lines := logging.NewLossy(stderr)
 	defer lines.Close()
@@ -88,14 +88,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 }
 
 // askReady prints why a server is not ready. The kubelet records it in an event of the pod.
-func askReady(ctx context.Context, address string, stdout io.Writer) int {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
-	var response *http.Response
-	if err == nil {
-		response, err = (&http.Client{Transport: &http.Transport{}}).Do(request) // never through a proxy
-	}
+func askReady(address string, stdout io.Writer) int {
+	client := http.Client{Transport: &http.Transport{}, Timeout: readyTimeout} // never through a proxy
+	response, err := client.Get("http://" + address + "/readyz")               //nolint:noctx // it has a timeout
 	if err != nil {
 		fmt.Fprintln(stdout, err)
 		return program.ExitFailed
