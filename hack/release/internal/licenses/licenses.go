@@ -78,6 +78,9 @@ func (r *Reader) Of(programs ...string) ([]Module, error) {
 		}
 		for _, dependency := range info.Deps {
 			m := Replaced(dependency)
+			if strings.HasPrefix(m.Path, ".") { // a folder of this repository, whose license is the programs' own
+				continue
+			}
 			versions[m.Path] = m.Version
 		}
 	}
