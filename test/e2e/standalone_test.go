@@ -56,8 +56,8 @@ func sized(name, size string) string { return strings.Replace(claim(name, class)
 // are the least that mkfs.xfs makes.
 func (l *lab) makeXFS(disk string) {
 	l.Helper()
-	const make = `cd "$1" && truncate -s 320M xfs && mkfs.xfs -q xfs && xz -c xfs | base64 -w 0`
-	packed, err := exec.CommandContext(l.Context(), "sh", "-ec", make, "sh", l.TempDir()).Output()
+	const pack = `cd "$1" && truncate -s 320M xfs && mkfs.xfs -q xfs && xz -c xfs | base64 -w 0`
+	packed, err := exec.CommandContext(l.Context(), "sh", "-ec", pack, "sh", l.TempDir()).Output()
 	if err != nil {
 		l.Fatalf("making an xfs (Debian's xfsprogs and xz-utils): %v", err)
 	}
