@@ -220,6 +220,7 @@ func faultRows() []row {
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
 		{"ConfigMap unreadable", all, func(_ *testing.T, s *Snapshot) { s.Table.Data[wellknown.TargetsKey] = "x: [" }, expectation{table, Problem, TableUnreadable}},
+		{"ConfigMap `efs-stunnel-view` deleted, damaged or late", all, func(*testing.T, *Snapshot) {}, expectation{}}, // agents read the table
 		{"root volume or root claim deleted", subjectOf(KindFileSystem, testFS), func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"root volume or root claim deleted", subjectOf(KindFileSystem, testFS), func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"another installation in the cluster has the root volume", claim, func(t *testing.T, s *Snapshot) {
