@@ -10,12 +10,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // jobsNote ends the help of the groups of commands that ask file systems.
@@ -69,13 +71,29 @@ func (p *plugin) locate(ctx context.Context, image string, ids []string) (instal
 	if err != nil {
 		return i, err
 	}
-	i.runner = ledger.Runner{Client: c.client, Settings: settings, Aliases: i.Aliases, Waiting: p.say}
+	i.runner = ledger.Runner{Client: c.client, Settings: settings, Aliases: i.Aliases, Used: i.isUsed, Waiting: p.say}
 	system, err := c.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return i, fmt.Errorf("reading the uid of this cluster: %w", err)
 	}
 	i.cluster = string(system.UID)
 	return i, nil
+}
+
+// isUsed reports whether volumes are on a server of one's own.
+func (i installation) isUsed(ctx context.Context, fileSystem string) (bool, error) {
+	targets, err := i.Targets()
+	if err != nil || !targets[fileSystem].ClientCertificate {
+		return false, err
+	}
+	all, err := i.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("listing volumes on %s: %w", fileSystem, err)
+	}
+	return slices.ContainsFunc(all.Items, func(object corev1.PersistentVolume) bool {
+		v := volumes.Read(&object, i.Provisioner)
+		return v.Kind == volumes.Provisioned && v.FileSystemID == fileSystem
+	}), nil
 }
 
 // chosen returns the file systems of the flag, or all.

@@ -220,6 +220,9 @@ func (s Spec) arguments() []string {
 		aliases := slices.Sorted(slices.Values(s.Aliases))
 		arguments = append(arguments, "--aliases="+strings.Join(aliases, ","))
 	}
+	if s.Used {
+		arguments = append(arguments, "--used")
+	}
 	return arguments
 }
 

@@ -42,6 +42,7 @@ func goldenSpecs() map[string]mountjobs.Spec {
 			FileSystemID: fileSystem,
 			Number:       100000,
 			Aliases:      []string{"fs-older", "fs-old"},
+			Used:         true,
 			Operations:   []operations.Operation{operation(operations.Setup, 1)},
 			AvoidNodes:   []string{"n2", "", "n1", "n2"},
 		},

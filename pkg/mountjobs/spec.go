@@ -55,6 +55,8 @@ type Spec struct {
 	Number int
 	// Aliases are the ids that the file system may carry as a copy of another.
 	Aliases []string
+	// Used says that volumes are on a server of one's own, whose disk may be another one.
+	Used bool
 	// Operations are a batch from Pack, of a mount Job, or the one that a clone Job carries out.
 	Operations []operations.Operation
 	// Survey is how far the survey is that a survey Job continues.

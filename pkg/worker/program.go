@@ -149,6 +149,7 @@ func (j job) open(ctx context.Context) (*fsroot.FileSystem, error) {
 	return fsroot.Open(ctx, j.options.directory, fsroot.Options{
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
+		Used:         j.options.used,
 		ReadOnly:     j.options.command == commandSurvey,
 	})
 }
@@ -178,6 +179,7 @@ type options struct {
 	command        string
 	fileSystemID   string
 	aliases        []string
+	used           bool
 	directory      string
 	operations     string // of run and clone only
 	after          string // of survey only
@@ -242,6 +244,7 @@ func (o *options) flags(getenv func(string) string) *flag.FlagSet {
 		}
 		return nil
 	})
+	flags.BoolVar(&o.used, "used", false, "volumes are on it: refuse one without a marker, which is another disk")
 	flags.StringVar(&o.directory, "directory", wellknown.MountJobMountPath, "where its root is mounted")
 	flags.DurationVar(&o.deadline, "deadline", wellknown.DefaultMountJobTimeout, "when the pod is ended, counted from now")
 	flags.DurationVar(&o.margin, "deadline-margin", defaultDeadlineMargin, "how long before that to stop and report")

@@ -28,6 +28,7 @@ func (f *fixture) runner() ledger.Runner {
 	return ledger.Runner{
 		Client: f.Client, Settings: mountjobs.Settings{Namespace: f.Namespace, Image: "image"},
 		Aliases: func(string) []string { return nil },
+		Used:    func(context.Context, string) (bool, error) { return false, nil },
 		Waiting: func(fileSystem, message string) { f.Logf("%s: %s", fileSystem, message) },
 		Logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
 			log := ""

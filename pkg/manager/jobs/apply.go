@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -165,9 +166,17 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
-		Settings: c.options.Jobs, Kind: kind, FileSystemID: s.ID, Aliases: c.gatherer.Aliases[s.ID],
+		Settings: c.options.Jobs, Kind: kind, FileSystemID: s.ID, Aliases: c.gatherer.Aliases[s.ID], Used: c.isUsed(s.ID),
 		Number: mountjobs.NextNumber(kind, s.ID, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
 	}
+}
+
+// isUsed reports whether volumes are on a server of one's own. EFS has no other disk behind an id, and the original's
+// volumes were there before the marker.
+func (c *Controller) isUsed(id string) bool {
+	return c.gatherer.Targets().Servers[id] && slices.ContainsFunc(c.gatherer.Caches.VolumesOnFileSystem(id), func(v *corev1.PersistentVolume) bool {
+		return volumes.Read(v, c.gatherer.Provisioner).Kind == volumes.Provisioned
+	})
 }
 
 // isBehind reads live whether Jobs that seem to be over without an outcome have pods.

@@ -8,8 +8,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
 // decided is how many claims one function has the controller decide about.
@@ -133,4 +135,23 @@ func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
 	if all := dueOf(t, planFor(ready(l.observe(fileSystem)))); len(all) != 2 {
 		t.Errorf("got %+v, want both", all)
 	}
+}
+
+// TestJobsKnowThatAServerHasVolumes: its disk may be another one. Behind an id of EFS there is no other.
+func TestJobsKnowThatAServerHasVolumes(t *testing.T) {
+	l := newLoop(t)
+	isServer := false
+	l.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Servers: map[string]bool{fileSystem: isServer}} }
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := l.spec(state{FileSystem: background.FileSystem{ID: fileSystem}}, mountjobs.Mount).Used; got != want {
+			t.Errorf("%s: it is used: %v", what, got)
+		}
+	}
+	isServer = true
+	expect("a server without volumes", false)
+	add(t, l.gatherer.Caches.Volumes.GetStore(), releasedVolume(1))
+	expect("a server with a volume", true)
+	isServer = false
+	expect("EFS with a volume", false)
 }

@@ -50,6 +50,7 @@ func TestInterruptedRunDeletesItsJob(t *testing.T) {
 	r := Runner{
 		Client: client, Settings: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"},
 		Aliases: func(string) []string { return nil },
+		Used:    func(context.Context, string) (bool, error) { return false, nil },
 		Waiting: func(string, string) {},
 	}
 	_, err = r.Ask(ctx, ToEach([]string{testFS}, requests.Request{Do: requests.ListTrash}))

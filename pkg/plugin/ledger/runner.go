@@ -37,6 +37,8 @@ type Runner struct {
 	Settings mountjobs.Settings
 	// Aliases are the ids that a file system may carry as a copy of another.
 	Aliases func(fileSystem string) []string
+	// Used reports whether volumes are on a server of one's own, whose disk may be another one.
+	Used func(ctx context.Context, fileSystem string) (bool, error)
 	// Logs follows the log of a pod; nil asks the apiserver.
 	Logs func(ctx context.Context, pod string) (io.ReadCloser, error)
 	// Waiting is called when a Job does not start within two seconds, and with each new reason.
@@ -113,8 +115,12 @@ func (r Runner) Ask(ctx context.Context, wanted Requests) (map[string]*Answer, e
 
 // run creates the Job of a request, reads its answer and deletes it.
 func (r Runner) run(ctx context.Context, fileSystem string, request requests.Request, answer *Answer) error {
+	used, err := r.Used(ctx, fileSystem)
+	if err != nil {
+		return err
+	}
 	job, err := mountjobs.BuildLedger(mountjobs.Spec{
-		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem),
+		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem), Used: used,
 	}, rand.String(5), request)
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func TestWhatKeepsARequestFromAnAnswerIsSaid(t *testing.T) {
 				r := Runner{
 					Client: client, Settings: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"},
 					Aliases: func(string) []string { return nil },
+					Used:    func(context.Context, string) (bool, error) { return false, nil },
 					Logs: func(context.Context, string) (io.ReadCloser, error) {
 						return io.NopCloser(strings.NewReader(tt.log)), nil
 					},
@@ -100,6 +101,7 @@ func TestOneFileSystemThatFailsDoesNotHideOthers(t *testing.T) {
 	r := Runner{
 		Client: client, Settings: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"},
 		Aliases: func(string) []string { return nil },
+		Used:    func(context.Context, string) (bool, error) { return false, nil },
 		Logs: func(context.Context, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(`{"trashed":{"slot":"a"}}` + "\n" + `{"end":{"lines":1}}` + "\n")), nil
 		},

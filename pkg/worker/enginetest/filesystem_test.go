@@ -44,6 +44,31 @@ func TestAnotherFileSystemIsNotTouched(t *testing.T) {
 	}
 }
 
+// TestDiskWithoutMarkerIsAnother where volumes are: it is not touched, and the right one is taken.
+func TestDiskWithoutMarkerIsAnother(t *testing.T) {
+	w := newFixture(t)
+	used := fsroot.Options{FileSystemID: fsID, Used: true}
+	for _, name := range []string{"an empty disk", "a disk with an empty state directory"} {
+		before := w.dump()
+		_, err := fsroot.Open(t.Context(), w.dir, used)
+		if err == nil || fsroot.ResultOf(err).Reason != operations.WrongFileSystem || !strings.Contains(err.Error(), "write the line "+fsID) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if diff := difference(before, w.dump()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if err := os.MkdirAll(w.path(".efs-stunnel"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.open(nil).Close()
+	f, err := fsroot.Open(t.Context(), w.dir, used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
 func TestMarkerOfAnAliasIsAccepted(t *testing.T) {
 	w := newFixture(t)
 	w.open(nil).Close()

@@ -32,6 +32,8 @@ type Options struct {
 	FileSystemID string
 	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
 	Aliases []string
+	// Used says that volumes are on the file system: one without a marker is another disk, and is not touched.
+	Used bool
 	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
 	// marker of a file system without one.
 	ReadOnly bool
@@ -103,6 +105,9 @@ func (f *FileSystem) identify(ctx context.Context, options Options) (err error) 
 	}
 	name := path.Base(wellknown.FileSystemIDFile)
 	marker, _, err := f.State.ReadSmall(name)
+	if errors.Is(err, fs.ErrNotExist) && options.Used {
+		return refuseUnmarked(options.FileSystemID)
+	}
 	if errors.Is(err, fs.ErrNotExist) && !options.ReadOnly {
 		if err := f.mark(ctx, name, options.FileSystemID); err != nil {
 			return fmt.Errorf("marking the file system as %s: %w", options.FileSystemID, err)
@@ -120,13 +125,21 @@ func (f *FileSystem) identify(ctx context.Context, options Options) (err error) 
 	return nil
 }
 
+func refuseUnmarked(id string) error {
+	return Refuse(operations.WrongFileSystem, "this is not the disk of %s: volumes are on that, and this has no %s; nothing was touched. Give the server its disk back. "+
+		"If the disk is lost and this one is to take its place, write the line %s into that file", id, wellknown.FileSystemIDFile, id)
+}
+
 // openState makes the state directory if it is missing, and may be.
 func (f *FileSystem) openState(ctx context.Context, options Options) (*Dir, error) {
 	name := path.Base(wellknown.StateDirectory)
-	if !options.ReadOnly {
+	if !options.ReadOnly && !options.Used {
 		return f.Root.Ensure(ctx, name)
 	}
 	state, err := f.Root.Enter(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) && options.Used && !options.ReadOnly {
+		err = refuseUnmarked(options.FileSystemID)
+	}
 	return state, IgnoreMissing(err)
 }
 
