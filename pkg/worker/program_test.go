@@ -112,6 +112,21 @@ func TestRunRefusesAnotherFileSystem(t *testing.T) {
 	}
 }
 
+// TestServersOtherDiskIsNotUsed: Jobs of a server with volumes make no ledger on a disk without a marker.
+func TestServersOtherDiskIsNotUsed(t *testing.T) {
+	w := newContainer(t, setup("v1", "/team/a"))
+	w.write(w.terminationLog, nil)
+	if code := w.run(t.Context(), commandRun, "--used"); code == exitDone {
+		t.Error("the Job succeeded")
+	}
+	if result := w.report(1).Results[0]; result.State != operations.NotDone || result.Reason != operations.WrongFileSystem {
+		t.Errorf("the result is %+v", result)
+	}
+	if entries, err := os.ReadDir(w.directory); err != nil || len(entries) > 0 {
+		t.Errorf("the disk has %v, %v", entries, err)
+	}
+}
+
 func TestRunStopsBetweenTwoSteps(t *testing.T) {
 	w := newContainer(t, setup("pvc-1", "/team/data"))
 	ctx, cancel := context.WithCancel(t.Context())
