@@ -99,12 +99,8 @@ func (r Runner) Ask(ctx context.Context, wanted Requests) (map[string]*Answer, e
 		answer := &Answer{}
 		answers[id] = answer
 		group.Go(func() error {
-			for _, request := range wanted[id] {
-				answer.Owned = nil
-				if err := r.run(ctx, id, request, answer); err != nil {
-					errs[i] = fmt.Errorf("file system %s: %w", id, err)
-					break
-				}
+			if err := r.askOne(ctx, id, wanted[id], answer); err != nil {
+				errs[i] = fmt.Errorf("file system %s: %w", id, err)
 			}
 			return nil
 		})
@@ -113,12 +109,23 @@ func (r Runner) Ask(ctx context.Context, wanted Requests) (map[string]*Answer, e
 	return answers, logging.Errors(errs...)
 }
 
-// run creates the Job of a request, reads its answer and deletes it.
-func (r Runner) run(ctx context.Context, fileSystem string, request requests.Request, answer *Answer) error {
-	used, err := r.Used(ctx, fileSystem)
+// askOne sends requests one after the other until one fails.
+func (r Runner) askOne(ctx context.Context, fileSystem string, wanted []requests.Request, answer *Answer) error {
+	used, err := r.Used(ctx, fileSystem) // once: it may list all volumes
 	if err != nil {
 		return err
 	}
+	for _, request := range wanted {
+		answer.Owned = nil
+		if err := r.run(ctx, fileSystem, used, request, answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run creates the Job of a request, reads its answer and deletes it.
+func (r Runner) run(ctx context.Context, fileSystem string, used bool, request requests.Request, answer *Answer) error {
 	job, err := mountjobs.BuildLedger(mountjobs.Spec{
 		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem), Used: used,
 	}, rand.String(5), request)
