@@ -70,9 +70,9 @@ const (
 	clientPods    = 4
 	clientsOfAPod = 4
 	// longHistory is for how long, and for how many events, the long run lets clients work. Each operation is two
-	// events, and locks that another client has are no operations.
+	// events; locks that another client has, which are no operations, are one in a hundred.
 	longHistory       = 20 * time.Minute
-	longHistoryEvents = 300_000
+	longHistoryEvents = 210_000
 	// rarely is the time between faults after which the kubelet or the agent waits before it restarts a program, each
 	// time longer. If a tunnel were down for the lease of a minute, the server would take the locks away.
 	rarely = 6 * time.Minute
