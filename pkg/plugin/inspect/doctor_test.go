@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -318,6 +319,11 @@ func TestDiagnosisSaysWhatWasChecked(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}
+	}
+	s.NodeTunnels[1].Status.Tunnels = []v1alpha1.Tunnel{{Name: testFS, Port: 20490, InUse: true, Lanes: 5}, {Name: "one", InUse: true}}
+	text = printed(t, "", Examine(s, dataSubject))
+	if want := "agent agent-n2 is ready; 5 lanes to " + testFS + " on port 20490\n"; !strings.Contains(text, want) {
+		t.Errorf("it lacks %q:\n%s", want, text)
 	}
 	s.Pods = s.Pods[:1]
 	text = printed(t, "", Examine(s, Subject{}))

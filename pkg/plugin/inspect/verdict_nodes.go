@@ -128,9 +128,21 @@ func (f *facts) agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
 		agent.verdict = problem(AgentNotReady, object, join("agent "+pod.Name+" is not ready", agent.Why))
 		agent.verdict.Remedy = "kubectl -n " + f.Namespace + " describe pod " + pod.Name
 	default:
-		agent.verdict = fine(object, "agent %s is ready", pod.Name)
+		agent.verdict = fine(object, "agent %s is ready%s", pod.Name, f.lanesOf(name))
 	}
 	return agent
+}
+
+// lanesOf the tunnels of a node that have some.
+func (f *facts) lanesOf(node string) (text string) {
+	if object := f.tunnels[node]; object != nil {
+		for _, tunnel := range object.Status.Tunnels {
+			if tunnel.Lanes > 0 {
+				text += fmt.Sprintf("; %d lanes to %s on port %d", tunnel.Lanes, tunnel.Name, tunnel.Port)
+			}
+		}
+	}
+	return text
 }
 
 func nodeProblem(node *corev1.Node) string {
