@@ -12,11 +12,13 @@ import (
 const standalone = "test/e2e/testdata/standalone"
 
 // serverOfOurOwnServes: a cluster without the product, and without EFS, gets shared storage from the overlay standalone.
-// It is the last scenario, and leaves what it installs to the end of the lab. No write fails when the server is killed, and what a claim leaves is removed from the server's disk.
+// It is the last scenario, and leaves what it installs to the end of the lab. No write fails when the server is killed or
+// loses its node, and what a claim leaves is removed from the server's disk.
 func serverOfOurOwnServes(l *lab) {
-	const disk = "/var/lib/nfs-disk"
 	l.run("hack/images/lab", "nfs-server")
-	l.makeXFS(disk)
+	l.attach("node-1")
+	l.makeXFS("node-1", "/run/san/disk")
+	l.mountDisk("node-1")
 	l.kubectl("apply", "-f", "deploy/kustomize/base/namespace.yaml")
 	l.kubectl("-n", system, "create", "configmap", "efs-ca", "--from-file=ca.crt="+l.dir+"/pki/efs-ca.crt")
 	l.kubectl("apply", "-k", standalone)
@@ -24,7 +26,7 @@ func serverOfOurOwnServes(l *lab) {
 	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"Usable\")].status}=True", "efsfs/nfs")
 
 	ns := l.namespace("standalone")
-	l.apply(ns, sized("data", "64Mi")+writerSet+readerPod)
+	l.apply(ns, sized("data", "64Mi")+onNodeTwo(writerSet)+readerPod)
 	l.wait(ns, "condition=Ready", "pod/listener")
 	before := l.waitForWriterLines(ns, 10)
 	_, writer := l.writerOf(ns)
@@ -34,35 +36,34 @@ func serverOfOurOwnServes(l *lab) {
 	l.Logf("PAUSE %5.2f s: the NFS server's pod killed", longestPause(all, len(before)).Seconds())
 	l.expectSameWriter(ns, writer)
 
-	l.eventually("doctor to find no problem", func() string { // agents write what has ended within ten seconds
-		out, code := l.plugin("doctor")
-		if code == 0 {
-			return ""
-		}
-		return out
-	})
-	if out := l.onNode("node-1", "ls "+disk+"/export/"+ns); !strings.HasPrefix(out, "data-") {
+	l.doctorFindsNothing()
+	l.serverFaultsAreNamed(ns)
+	l.serverOutlivesItsNode(ns)
+	if out := l.onNode("node-2", "ls "+serverDisk+"/export/"+ns); !strings.HasPrefix(out, "data-") {
 		l.Errorf("the server's disk has %q in the claim's namespace", out)
 	}
 	l.sizesAreLimits(ns)
 	l.kubectl("-n", ns, "delete", "statefulsets,pods,pvc", "--all", "--timeout="+limit.String())
-	l.eventually("the directory to go to the trash", func() string { return l.onNode("node-1", "ls "+disk+"/export/"+ns+" 2>/dev/null || true") })
+	l.eventually("the directory to go to the trash", func() string { return l.onNode("node-2", "ls "+serverDisk+"/export/"+ns+" 2>/dev/null || true") })
 }
 
 // sized returns a claim of a size.
 func sized(name, size string) string { return strings.Replace(claim(name, class), "1Gi", size, 1) }
 
-// makeXFS makes an xfs with project quotas in a file, and mounts it on the first node, which has no mkfs.xfs. 300 MiB
-// are the least that mkfs.xfs makes.
-func (l *lab) makeXFS(disk string) {
+// makeXFS makes an xfs in a file of a node, which has no mkfs.xfs. 300 MiB are the least that mkfs.xfs makes.
+func (l *lab) makeXFS(node, file string) {
 	l.Helper()
 	const pack = `cd "$1" && truncate -s 320M xfs && mkfs.xfs -q xfs && xz -c xfs | base64 -w 0`
 	packed, err := exec.CommandContext(l.Context(), "sh", "-ec", pack, "sh", l.TempDir()).Output()
 	if err != nil {
 		l.Fatalf("making an xfs (Debian's xfsprogs and xz-utils): %v", err)
 	}
-	l.onNode("node-1", fmt.Sprintf("modprobe -a loop xfs && echo %s | base64 -d | busybox xzcat | dd of=%[2]s.img bs=64k iflag=fullblock conv=sparse status=none && "+
-		"truncate -s 320M %[2]s.img && mkdir -p %[2]s && { mountpoint -q %[2]s || mount -o loop,prjquota %[2]s.img %[2]s; }", packed, disk))
+	l.onNode(node, fmt.Sprintf("echo %s | base64 -d | busybox xzcat | dd of=%[2]s bs=64k iflag=fullblock conv=sparse status=none && truncate -s 320M %[2]s", packed, file))
+}
+
+// onNodeTwo is the writer on the node that the server is not on.
+func onNodeTwo(writer string) string {
+	return strings.Replace(writer, "    spec:\n", "    spec:\n      nodeSelector: {kubernetes.io/hostname: node-2}\n", 1)
 }
 
 // sizesAreLimits fills a volume of 64 MiB, beside which another one goes on, and lets it grow. The pod that fills it has

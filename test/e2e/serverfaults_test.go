@@ -1,0 +1,165 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// serverDisk is where the disk of the NFS server is mounted on the node that it is attached to.
+	serverDisk = "/var/lib/nfs-disk"
+	// attached is the label of that node, which the volume of the disk asks for.
+	attached = "e2e-disk=attached"
+	// fillServerDisk leaves 2 MiB, less than the hundredth that the server asks for, and enough for the writer's lines.
+	fillServerDisk = `cd ` + serverDisk + ` && fallocate -l $(($(stat -f -c '%a * %S' .) - (2 << 20))) fill && sync -f fill`
+)
+
+// attach attaches the disk of the NFS server to a node, as storage of a cloud does: it is a file of the lab's stand-in for
+// Amazon EFS, which the node mounts without TLS.
+func (l *lab) attach(node string) {
+	l.Helper()
+	target, _ := l.mountTargets(shared, node)
+	l.lab("efs", "update-mount-target", target.ID, "--plain")
+	address, _, _ := strings.Cut(target.Address, ",")
+	host, port, _ := strings.Cut(address, ":")
+	l.onNode(node, fmt.Sprintf("modprobe -a loop xfs && mkdir -p /run/san %[1]s && { mountpoint -q /run/san || mount -t nfs4 -o vers=4.1,port=%[2]s %[3]s:/ /run/san; }", serverDisk, port, host))
+}
+
+// mountDisk makes the attached disk the node's.
+func (l *lab) mountDisk(node string) {
+	l.Helper()
+	l.onNode(node, fmt.Sprintf("mountpoint -q %[1]s || mount -o loop,prjquota /run/san/disk %[1]s", serverDisk))
+	l.kubectl("label", "node", node, attached)
+}
+
+// serverFaultsAreNamed by doctor, while the writer goes on.
+func (l *lab) serverFaultsAreNamed(ns string) {
+	l.Helper()
+	_, writer := l.writerOf(ns)
+	l.wrongAuthorityIsNamed()
+	l.expiredCertificateIsNamed()
+
+	l.onNode("node-1", fillServerDisk)
+	l.doctorNames("it is full: ")
+	l.kubectl("-n", ns, "exec", "listener", "--", "head", "-n", "1", "/data/lines")
+	l.onNode("node-1", "rm "+serverDisk+"/fill")
+	l.doctorFindsNothing()
+	l.expectSameWriter(ns, writer)
+}
+
+// wrongAuthorityIsNamed: tunnels refuse a server whose certificate is of another authority than the Service says.
+func (l *lab) wrongAuthorityIsNamed() {
+	l.Helper()
+	const key = "efs-stunnel.gnuthought.com/ca-certificates"
+	right := l.kubectl("-n", system, "get", "service", "efs-nfs-server", "-o", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/ca-certificates}`)
+	wrong := l.kubectl("-n", system, "get", "configmap", "efs-ca", "-o", `jsonpath={.data.ca\.crt}`)
+	l.kubectl("-n", system, "annotate", "--overwrite", "service", "efs-nfs-server", key+"="+wrong)
+	l.doctorNames("TunnelUnhealthy")
+	l.doctorNames("ertificate")
+	l.kubectl("-n", system, "annotate", "--overwrite", "service", "efs-nfs-server", key+"="+right)
+	l.doctorFindsNothing()
+}
+
+// expiredCertificateIsNamed: the server is not ready with one, and says so.
+func (l *lab) expiredCertificateIsNamed() {
+	l.Helper()
+	const name = "efs-nfs-server-tls"
+	serve := func(certificate []byte) {
+		l.kubectl("-n", system, "patch", "secret", name, "--type=merge", "--patch", fmt.Sprintf(`{"data": {"tls.crt": %q}}`, base64.StdEncoding.EncodeToString(certificate)))
+	}
+	right := l.secret(name, "crt")
+	serve(l.expired(right))
+	l.doctorNames("expired")
+	serve(right)
+	l.doctorFindsNothing()
+}
+
+// expired returns a server's certificate as one of the same authority that has expired.
+func (l *lab) expired(certificate []byte) []byte {
+	l.Helper()
+	block, _ := pem.Decode(certificate)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		l.Fatal(err)
+	}
+	authority, err := tls.X509KeyPair(l.secret("efs-stunnel-nfs-ca", "crt"), l.secret("efs-stunnel-nfs-ca", "key"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	leaf.NotBefore, leaf.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, leaf, authority.Leaf, leaf.PublicKey, authority.PrivateKey)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// secret returns the certificate or the key in a Secret.
+func (l *lab) secret(name, what string) []byte {
+	l.Helper()
+	data, err := base64.StdEncoding.DecodeString(l.kubectl("-n", system, "get", "secret", name, "-o", `jsonpath={.data.tls\.`+what+`}`))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return data
+}
+
+// serverOutlivesItsNode: a node that has lost its power is deleted, its disk attached to another one, and the server
+// scheduled there. The writer on that node goes on, with every line.
+func (l *lab) serverOutlivesItsNode(ns string) {
+	l.Helper()
+	before := l.waitForWriterLines(ns, 10)
+	_, writer := l.writerOf(ns)
+	l.lab("node", "stop", "node-1", "--hard")
+	l.kubectl("delete", "node", "node-1")
+	l.doctorNames("pod efs-nfs-server-0")
+	l.attach("node-2")
+	l.mountDisk("node-2")
+	l.eventually("the server to be on node-2", func() string {
+		if node := l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=nfs-server", "-o", "jsonpath={.items[*].spec.nodeName}"); node != "node-2" {
+			return "it is on " + node
+		}
+		return ""
+	})
+	l.wait(system, "condition=Ready", "pod/efs-nfs-server-0")
+	all := l.waitForWriterLines(ns, len(before)+10)
+	l.Logf("PAUSE %5.2f s: the NFS server's node deleted", longestPause(all, len(before)).Seconds())
+	l.expectSameWriter(ns, writer)
+
+	l.wait(ns, "delete", "pod/listener")
+	l.lab("node", "start", "node-1")
+	l.waitForAgents()
+	l.apply(ns, readerPod)
+	l.wait(ns, "condition=Ready", "pod/listener")
+	l.doctorFindsNothing()
+}
+
+func (l *lab) doctorNames(text string) {
+	l.Helper()
+	l.eventually("doctor to name "+text, func() string {
+		if out, _ := l.plugin("doctor"); !strings.Contains(out, text) {
+			return out
+		}
+		return ""
+	})
+}
+
+// doctorFindsNothing once agents have written what has ended, which they do within ten seconds.
+func (l *lab) doctorFindsNothing() {
+	l.Helper()
+	l.eventually("doctor to find no problem", func() string {
+		out, code := l.plugin("doctor")
+		if code == 0 {
+			return ""
+		}
+		return out
+	})
+}
