@@ -227,8 +227,8 @@ func (w *worker) rename(name, mine string) (result string) {
 	case err != nil:
 		return resultOf(err)
 	}
-	if err := os.Remove(w.path(mine)); err != nil {
-		return "failed: " + err.Error() // also where it is missing: nobody else removes it
+	if err := os.Remove(w.path(mine)); err != nil { // also where it is missing: nobody else removes it
+		return fmt.Sprintf("failed: %v; its directory has it: %t", err, w.has(mine))
 	}
 	return done
 }
