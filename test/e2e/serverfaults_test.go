@@ -28,9 +28,8 @@ func (l *lab) attach(node string) {
 	l.Helper()
 	target, _ := l.mountTargets(shared, node)
 	l.lab("efs", "update-mount-target", target.ID, "--plain")
-	address, _, _ := strings.Cut(target.Address, ",")
-	host, port, _ := strings.Cut(address, ":")
-	l.onNode(node, fmt.Sprintf("modprobe -a loop xfs && mkdir -p /run/san %[1]s && { mountpoint -q /run/san || mount -t nfs4 -o vers=4.1,port=%[2]s %[3]s:/ /run/san; }", serverDisk, port, host))
+	address, _, _ := strings.Cut(target.Address, ",") // of each family
+	l.onNode(node, fmt.Sprintf("modprobe -a loop xfs && mkdir -p /run/san %[1]s && { mountpoint -q /run/san || mount -t nfs4 -o vers=4.1 %[2]s:/ /run/san; }", serverDisk, address))
 }
 
 // mountDisk makes the attached disk the node's.
