@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,11 +31,15 @@ var errTorn = errors.New("the block holds two values")
 
 // write fills a file with a value.
 func (b block) write(file *os.File, value int64) error {
+	b.fill(value)
+	_, err := file.WriteAt(b, 0)
+	return err
+}
+
+func (b block) fill(value int64) {
 	for i := 0; i < blockSize; i += 8 {
 		binary.BigEndian.PutUint64(b[i:], uint64(value))
 	}
-	_, err := file.WriteAt(b, 0)
-	return err
 }
 
 // read returns the value of a file, 0 of an empty one.
@@ -46,13 +51,53 @@ func (b block) read(file *os.File) (int64, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
+	return b[:n].value()
+}
+
+// value returns the value that a block is filled with.
+func (b block) value() (int64, error) {
+	if len(b) < blockSize {
+		return 0, errTorn
+	}
 	value := binary.BigEndian.Uint64(b)
 	for i := 0; i < blockSize; i += 8 {
-		if n < blockSize || binary.BigEndian.Uint64(b[i:]) != value {
+		if binary.BigEndian.Uint64(b[i:]) != value {
 			return 0, errTorn
 		}
 	}
 	return int64(value), nil
+}
+
+// swap reads the value of a file and writes another one.
+func (b block) swap(file *os.File, value int64) (int64, error) {
+	got, err := b.read(file)
+	if err != nil {
+		return 0, err
+	}
+	return got, b.write(file, value)
+}
+
+// swapMapped is swap in memory that is mapped to the file. An empty file has none.
+func (b block) swapMapped(file *os.File, value int64) (got int64, err error) {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, errors.Join(err, b.write(file, value))
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return 0, fmt.Errorf("mapping the file: %w", err)
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("using the mapped file: %v", fault) // I/O that fails is a signal
+		}
+		err = errors.Join(err, unix.Munmap(mapped))
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if got, err = block(mapped).value(); err == nil {
+		block(mapped).fill(value)
+	}
+	return got, err
 }
 
 // tryFcntl takes or gives up a POSIX lock of a whole file, without waiting.

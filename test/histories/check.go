@@ -56,7 +56,7 @@ func violations(object string, all []Operation) (found []string) {
 		return found
 	}
 	known := slices.DeleteFunc(slices.Clone(all), func(o Operation) bool { // they say nothing
-		return o.Kind == read && o.Result != done || o.Result == busy
+		return o.Kind == read && o.Result != done
 	})
 	switch porcupine.CheckOperationsTimeout(modelOf(object), forPorcupine(known), undecided) {
 	case porcupine.Ok:

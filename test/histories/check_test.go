@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,13 @@ func TestCheck(t *testing.T) {
 			Operation{Client: 2, Kind: lock, File: "flock-0", Result: done},
 			Operation{Client: 1, Kind: unlock, File: "flock-0", Result: done},
 			Operation{Client: 2, Kind: unlock, File: "flock-0", Result: done}), "no order explains flock-0 (lock)"},
+		"a lock is stuck": {history(
+			Operation{Client: 1, Kind: lock, File: "flock-0", Result: done},
+			Operation{Client: 1, Kind: unlock, File: "flock-0", Result: done},
+			Operation{Client: 2, Kind: lock, File: "flock-0", Result: busy}), "no order explains flock-0 (lock)"},
+		"the lock of a holder that died is not free yet": {history(
+			Operation{Client: 1, Kind: lock, File: "flock-0", Result: done},
+			Operation{Client: 2, Kind: lock, File: "flock-0", Result: busy}), ""},
 		"a holder dies": {history(
 			Operation{Client: 1, Kind: lock, File: "flock-0", Result: done},
 			Operation{Client: 2, Kind: lock, File: "flock-0", Result: done},
@@ -75,6 +83,12 @@ func TestCheck(t *testing.T) {
 			Operation{Client: 2, Kind: create, File: "race/1", Result: done}), "no order explains race/1"},
 		"a name exists that nobody created": {history(
 			Operation{Client: 1, Kind: create, File: "race/1", Result: exists}), "no order explains race/1"},
+		"a created name is lost": {history(
+			Operation{Client: 1, Kind: create, File: "race/1", Result: done},
+			Operation{Client: 1, Kind: take, File: "race/1", Result: missing}), "no order explains race/1"},
+		"another node does not know the name yet": {history(
+			Operation{Client: 1, Kind: create, File: "race/1", Result: done},
+			Operation{Client: 2, Kind: take, File: "race/1", Result: missing}), ""},
 		"a name is taken twice": {history(
 			Operation{Client: 1, Kind: create, File: "race/1", Result: done},
 			Operation{Client: 1, Kind: take, File: "race/1", Result: done},
@@ -112,4 +126,46 @@ func TestCloseToOpenOverlaps(t *testing.T) {
 	if len(found) != 1 || !strings.Contains(found[0], "[7, 8]") {
 		t.Errorf("got %q, want one stale read at [7, 8]", found)
 	}
+}
+
+// TestResultsThatNoOperationHas: a file that vanishes is no result, and neither is an operation that hangs.
+func TestResultsThatNoOperationHas(t *testing.T) {
+	const call, end = `{"t":1,"c":1,"p":"call","o":1,"k":%q,"f":%q}`, `{"t":2,"c":1,"p":"gone"}`
+	tests := map[string]struct {
+		kind   Kind
+		result string // "" for none
+		want   string // of the failure
+	}{
+		"a file is read":                {read, done, ""},
+		"a file to be read vanished":    {read, missing, "it returned missing"},
+		"a file to be written vanished": {write, missing, "it returned missing"},
+		"a folder vanished":             {create, missing, "it returned missing"},
+		"an unlock finds a holder":      {unlock, busy, "it returned busy"},
+		"the name to take is missing":   {take, missing, ""},
+		"the name to create exists":     {create, exists, ""},
+		"nothing":                       {read, "", "it did not return"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			lines := fmt.Sprintf(call, tt.kind, "direct-0")
+			if tt.result != "" {
+				lines += fmt.Sprintf("\n"+`{"t":2,"c":1,"p":"return","o":1,"r":%q}`, tt.result)
+			}
+			if got := parsed(t, lines)[0].Failure; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := parsed(t, fmt.Sprintf(call, read, "direct-0")+"\n"+end)[0].Failure; got != "" {
+		t.Errorf("an operation of a client that died failed: %s", got)
+	}
+}
+
+func parsed(t *testing.T, lines string) []Operation {
+	t.Helper()
+	all, err := parse(strings.NewReader(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

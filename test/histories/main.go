@@ -1,7 +1,8 @@
 // Command histories tests what a file system promises to clients on several nodes, while parts of it fail.
 //
 // Clients do random operations on a few files: reads and writes with O_DIRECT and with close-to-open, sections under
-// fcntl and flock locks, exclusive creates and renames for which they race, and I/O on a file that is open and removed.
+// fcntl and flock locks, with and without mapped memory, exclusive creates and renames for which they race, and I/O on a
+// file that is open and removed.
 // Each of them is a process, because POSIX locks belong to processes. The referee writes the history of all operations,
 // which the checker then judges with porcupine: is there an order of the operations on each object that explains every
 // result?

@@ -41,14 +41,13 @@ func registerModel() porcupine.Model {
 	})
 }
 
-// lockModel has a lock with one holder, 0 for none. A client that does not get it says nothing about others: it may
-// have asked while the lock was given up.
+// lockModel has a lock with one holder, 0 for none. A client does not get it only while another one has it.
 func lockModel() porcupine.Model {
 	return model(0, func(holder int, o Operation) (bool, int) {
 		isKnown := o.Result == done
 		switch {
 		case o.Result == busy:
-			return true, holder
+			return holder != 0 && holder != o.Client, holder
 		case o.Kind == lock && holder == 0:
 			return true, o.Client
 		case o.Kind == unlock && holder == o.Client:
@@ -59,10 +58,14 @@ func lockModel() porcupine.Model {
 }
 
 // name is the state of a name in a directory.
-type name struct{ exists, ever bool }
+type name struct {
+	exists, ever bool
+	creator      int
+}
 
 // nameModel has a name that one client creates, and one renames. A client may remember for a while that a name exists
-// or is missing, so of the losers only one is wrong: who finds a name that nobody has created.
+// or is missing, so of the losers two are wrong: who finds a name that nobody has created, and who misses the name
+// that it has created itself and nobody has taken.
 func nameModel() porcupine.Model {
 	return model(name{}, func(state name, o Operation) (bool, name) {
 		isKnown := o.Result == done
@@ -70,9 +73,9 @@ func nameModel() porcupine.Model {
 		case o.Result == exists:
 			return state.ever, state
 		case o.Result == missing:
-			return true, state
+			return !state.exists || state.creator != o.Client, state
 		case o.Kind == create && !state.exists:
-			return true, name{exists: true, ever: true}
+			return true, name{exists: true, ever: true, creator: o.Client}
 		case o.Kind == take && state.exists:
 			return true, name{ever: true}
 		}

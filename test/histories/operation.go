@@ -35,6 +35,7 @@ func (o Operation) String() string {
 func parse(in io.Reader) ([]Operation, error) {
 	type name struct{ client, op int }
 	indexes := map[name]int{}
+	ended := map[int]bool{} // clients
 	var all []Operation
 	lines := bufio.NewScanner(in)
 	for number := 1; lines.Scan(); number++ {
@@ -53,21 +54,50 @@ func parse(in io.Reader) ([]Operation, error) {
 				return nil, fmt.Errorf("line %d of the history returns from a call that it does not have", number)
 			}
 			all[index].finish(e)
+		case gone:
+			ended[e.Client] = true
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading the history: %w", err)
 	}
+	hang(all, ended)
 	return append(all, deaths(all)...), nil
 }
 
 // finish adds a return. An operation that failed may have happened, also later.
 func (o *Operation) finish(e Event) {
-	if failure, ok := strings.CutPrefix(e.Result, "failed: "); ok {
+	failure, isFailure := strings.CutPrefix(e.Result, "failed: ")
+	switch {
+	case isFailure:
 		o.Failure = failure
-		return
+	case !canReturn(o.Kind, e.Result):
+		o.Failure = "it returned " + e.Result // a file that was there is missing
+	default:
+		o.Read, o.Result, o.Return = e.Value, e.Result, e.Time
 	}
-	o.Read, o.Result, o.Return = e.Value, e.Result, e.Time
+}
+
+// canReturn reports whether an operation can have a result without a failure.
+func canReturn(kind Kind, result string) bool {
+	switch result {
+	case busy:
+		return kind == lock
+	case exists:
+		return kind == create
+	case missing:
+		return kind == take
+	}
+	return result == done
+}
+
+// hang adds a failure to operations that had not returned when the history ended, and whose clients lived.
+func hang(all []Operation, ended map[int]bool) {
+	for i, o := range all {
+		if o.Result == "" && o.Failure == "" && !ended[o.Client] {
+			all[i].Failure = "it did not return"
+		}
+	}
 }
 
 // deaths returns an unlock without a result for each client that did not unlock what it locked, or may have. The

@@ -76,12 +76,8 @@ func (w *worker) prepare() error {
 			return fmt.Errorf("preparing: %w", err)
 		}
 	}
-	for _, name := range []string{"direct", "closed"} {
-		file, err := os.OpenFile(w.path(fmt.Sprintf("%s-%d", name, w.slot)), os.O_CREATE|os.O_RDWR, 0o644)
-		if err != nil {
-			return fmt.Errorf("preparing: %w", err)
-		}
-		if err := file.Close(); err != nil {
+	for slot := range w.slots { // so that no operation finds one missing
+		if err := errors.Join(w.touch(fmt.Sprintf("direct-%d", slot)), w.touch(fmt.Sprintf("closed-%d", slot))); err != nil {
 			return fmt.Errorf("preparing: %w", err)
 		}
 	}
@@ -92,6 +88,14 @@ func (w *worker) prepare() error {
 	}
 	w.ghost = ghost
 	return os.Remove(name)
+}
+
+func (w *worker) touch(name string) error {
+	file, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // step does one random operation, or those of a section under a lock.
@@ -163,31 +167,32 @@ func tryFlock(file *os.File, kind int16) error {
 	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// section swaps the value of a file under a lock. The swap ends with the lock, which is when NFS writes it.
+// section swaps the value of a file under a lock, by reading and writing or in memory that is mapped to it. The swap
+// ends with the lock, which is when NFS writes it.
 func (w *worker) section(name string, try func(*os.File, int16) error) error {
 	file, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return w.fail(lock, name, err)
 	}
-	defer file.Close()
 	result, err := w.do(lock, name, 0, func() (int64, string) { return 0, lockResult(try(file, unix.F_WRLCK)) })
 	if err != nil || result != done {
-		return err
+		return errors.Join(err, file.Close())
 	}
 	value := w.value()
 	op, err := w.begin(swap, name, value)
 	if err != nil {
 		return err
 	}
-	got, failure := w.page.read(file)
-	if failure == nil {
-		failure = w.page.write(file, value)
+	swapIn := w.page.swap
+	if value%2 == 0 {
+		swapIn = w.page.swapMapped
 	}
+	got, failure := swapIn(file, value)
 	result, err = w.do(unlock, name, 0, func() (int64, string) { return 0, resultOf(try(file, unix.F_UNLCK)) })
 	if failure == nil && result != done {
 		failure = errors.New(result)
 	}
-	w.end(op, got, resultOf(failure))
+	w.end(op, got, resultOf(errors.Join(failure, file.Close()))) // which has the error of what unlocking wrote
 	return err
 }
 
@@ -248,10 +253,7 @@ func (w *worker) has(name string) bool {
 func (w *worker) swapGhost() error {
 	value := w.value()
 	_, err := w.do(swap, fmt.Sprintf("ghost-%d", w.client), value, func() (int64, string) {
-		got, err := w.page.read(w.ghost)
-		if err == nil {
-			err = w.page.write(w.ghost, value)
-		}
+		got, err := w.page.swap(w.ghost, value)
 		return got, resultOf(err)
 	})
 	return err
