@@ -47,6 +47,7 @@ var longScenarios = []scenario{
 		{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
 		{"directories of another provisioner are imported", directoriesAreImported},
 		{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
+		{"a claim is read from another namespace", claimIsReadFromAnotherNamespace},
 		{"a forged volume removes nothing", forgedVolumeRemovesNothing},
 		{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 	}...))},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 )
@@ -94,7 +95,7 @@ func fullMemoryDrains(l *lab) {
 	}
 }
 
-// waitForFlood waits until the server has so many MiB of a flood.
+// waitForFlood waits until the server has stored so many MiB of a flood. A write that was lost would leave a hole.
 func (d directory) waitForFlood(run, size int) {
 	d.lab.Helper()
 	d.lab.eventually(fmt.Sprintf("%d MiB of flood %d", size, run), func() string {
@@ -102,8 +103,12 @@ func (d directory) waitForFlood(run, size int) {
 		if err != nil {
 			return err.Error()
 		}
-		if info.Size() < int64(size)<<20 {
-			return fmt.Sprintf("there are %d", info.Size()>>20)
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			d.lab.Fatalf("%s has no number of blocks", info.Name())
+		}
+		if stored := min(info.Size(), stat.Blocks*512); stored < int64(size)<<20 {
+			return fmt.Sprintf("there are %d, of a file of %d", stored>>20, info.Size()>>20)
 		}
 		return ""
 	})

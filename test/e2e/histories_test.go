@@ -231,6 +231,8 @@ func volumesArePosix(l *lab) {
 		state := l.kubectl("-n", ns, "get", "pod", "posix", "-o", "jsonpath={.status.phase} {.spec.nodeName}")
 		phase, node, _ := strings.Cut(state, " ")
 		switch {
+		case phase == "Succeeded" && !isKilled:
+			l.Fatal("the tests of POSIX ended before stunnel was killed")
 		case phase == "Succeeded":
 			return ""
 		case phase == "Failed":

@@ -2,7 +2,38 @@
 
 package e2e
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
+
+// claimIsReadFromAnotherNamespace that its owner names. Root in the reader's pod, which asks for nothing else, cannot
+// write. The directory outlives the owner's claim, and goes with the reader's.
+func claimIsReadFromAnotherNamespace(l *lab) {
+	const class = "e2e-published"
+	l.classes(classText(class, "share_read_only: 'true'"), class)
+	owner, reader := l.namespace("publisher"), l.namespace("reader")
+	l.apply(owner, claim("data", class, "file_system_id: "+shared))
+	data := l.waitForClaim(owner, "data")
+	l.kubectl("-n", owner, "annotate", "pvc", "data", "efs-stunnel.gnuthought.com/readers="+reader)
+	data.write("of the owner")
+
+	reads := fmt.Sprintf(`metadata: {name: "data", annotations: {efs-stunnel.gnuthought.com/reads: %s/data}}`, owner)
+	l.apply(reader, strings.NewReplacer(`metadata: {name: "data"}`, reads, "ReadWriteMany", "ReadOnlyMany").Replace(claim("data", class)))
+	read := l.waitForVolume(reader, "data")
+	l.startUser(reader, "data")
+	const cannotWrite = `grep -qx "of the owner" /data/file
+		if echo of a reader > /data/file; then exit 1; fi
+		if rm /data/file; then exit 1; fi`
+	l.inPod(reader, cannotWrite)
+
+	l.deleteClaim(owner, "data", data.volume)
+	l.inPod(reader, cannotWrite)
+	data.expectFile("file", "of the owner")
+	l.deleteUser(reader)
+	l.deleteClaim(reader, "data", read)
+	data.waitForRemoved()
+}
 
 // forgedVolumeRemovesNothing: the deletions of one of two claims of a directory, and of a forged volume, leave it
 // to the other claim.
