@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -16,13 +17,15 @@ import (
 
 var (
 	mounted = flag.String("dir", "", "the directory to be tested, on NFS; a local one without it")
-	// differences are the tests that fail on NFS, with Linux' client and a server of NFSv4.1. The page of guarantees
-	// names them.
+	// differences are the tests that fail on NFS, or skip themselves, with Linux' client and a server of NFSv4.1.
 	differences = map[string]string{
 		"Fallocate":         "NFSv4.1 has no such request: it is not supported",
 		"FallocateKeepSize": "NFSv4.1 has no such request: it is not supported",
 		"FstatDeleted":      "a removed file that is open is renamed, and keeps its link",
 		"NlinkZero":         "a replaced file that is open is renamed, and keeps its link",
+		"Tmpfile":           "NFSv4.1 has no file without a name: O_TMPFILE is not supported",
+		"XAttr":             "NFSv4.1 has no extended attributes",
+		"XAttrLarge":        "NFSv4.1 has no extended attributes",
 	}
 	// unsound are the tests that fail everywhere; go-fuse skips them, too.
 	unsound = map[string]string{
@@ -59,8 +62,32 @@ func TestPosix(t *testing.T) {
 			if skipped {
 				t.Skip(why)
 			}
+			t.Cleanup(func() {
+				if t.Skipped() && *mounted != "" {
+					t.Error("it skipped itself, and is no known difference")
+				}
+			})
 			posixtest.All[name](t, directory(t))
 		})
+	}
+}
+
+// TestThePageNamesTheDifferences, so that users know all of them.
+func TestThePageNamesTheDifferences(t *testing.T) {
+	if *mounted != "" {
+		t.Skip("a pod has no pages")
+	}
+	page, err := os.ReadFile("../../../docs/concepts/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range differences {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("the page does not name %s", name)
+		}
+		if posixtest.All[name] == nil {
+			t.Errorf("there is no test %s", name)
+		}
 	}
 }
 
