@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -113,5 +114,14 @@ func requireDirect(t *testing.T, dir string) {
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestClientsHaveSlotsOfTheirOwn: two clients in one slot would write the same files, and look like violations.
+func TestClientsHaveSlotsOfTheirOwn(t *testing.T) {
+	for _, line := range []string{"clients -clients 2", "client -slot 1", "clients -clients 4 -slot 5 -slots 8", "client -slot -1"} {
+		if err := run(t.Context(), strings.Fields(line), t.Output()); !errors.Is(err, errUsage) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

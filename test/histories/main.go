@@ -48,6 +48,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -90,6 +91,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&o.least, "at-least", 1, "check: how many operations there must be")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
+	}
+	if o.slot < 0 || o.clients < 1 || strings.HasPrefix(args[0], "client") && o.slot+o.clients > o.slots {
+		return fmt.Errorf("%w: clients %d to %d are not among %d slots", errUsage, o.slot, o.slot+o.clients-1, o.slots)
 	}
 	switch args[0] {
 	case "referee":
