@@ -148,13 +148,25 @@ func render(t *testing.T, tunnel tunnelspec.Tunnel, features stunnelcfg.Features
 	return string(config)
 }
 
+// start has stunnel take over a listener, as the supervisor has it.
 func (s *runningTunnel) start(t *testing.T, program, global, config string) {
 	t.Helper()
+	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.accept))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket, err := listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
 	file := filepath.Join(t.TempDir(), "stunnel.conf")
 	if err := os.WriteFile(file, []byte(global+config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, file)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$1"`, program, file)
+	cmd.ExtraFiles = []*os.File{socket}
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
