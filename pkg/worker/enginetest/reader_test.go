@@ -115,3 +115,53 @@ func TestReaderDoesNotRemoveWhatItsOwnerRetained(t *testing.T) {
 		t.Error("the retained directory is gone")
 	}
 }
+
+// TestTrashOfAReaderIsOfTheOwnersNamespace, and what is restored from it is no reader's.
+func TestTrashOfAReaderIsOfTheOwnersNamespace(t *testing.T) {
+	w, owned, reader := newReader(t)
+	op := cleanupOf(owned, sharedPath)
+	op.LeaveToOthers = true
+	w.do(op, operations.Done, operations.StillOwned)
+	op = cleanupOf(reader, sharedPath)
+	op.Keep = "1h"
+	w.done(op)
+	w.do(restoreOf(owner("c1", "web", 3), "/web/stolen", reader.ClaimUID), operations.Failed, operations.OwnedByOtherNamespace)
+	back := owner("c1", "team", 4)
+	w.done(restoreOf(back, "/team/back", reader.ClaimUID))
+	if e := w.entry("/team/back", back.Volume); e["reads"] != nil || e["made"] != true {
+		t.Errorf("the restored directory is %v's", e)
+	}
+}
+
+// TestReaderCannotCopyWhatItReads into a directory of its own namespace, which it could write to.
+func TestReaderCannotCopyWhatItReads(t *testing.T) {
+	w, _, reader := newReader(t)
+	result := w.cloneWith(cloneOf(owner("c1", "web", 3), "/web/copy", reader, sharedPath), nil)
+	if result.State != operations.Failed || result.Reason != operations.OwnedByOtherNamespace {
+		t.Errorf("got %+v", result)
+	}
+}
+
+// TestOwnerReturnsToItsReaders by a new claim of the same directory, which then outlives them.
+func TestOwnerReturnsToItsReaders(t *testing.T) {
+	w, owned, reader := newReader(t)
+	op := cleanupOf(owned, sharedPath)
+	op.LeaveToOthers = true
+	w.do(op, operations.Done, operations.StillOwned)
+	again := owner("c1", "team", 5)
+	op = setupOf(again, sharedPath)
+	op.Joins = true // as the manager has it, which knows the reader's volume
+	w.done(op, readerOf(owner("c1", "web", 6), again, sharedPath))
+	for _, o := range []operations.Owner{reader, owner("c1", "web", 6)} {
+		op = cleanupOf(o, sharedPath)
+		op.LeaveToOthers = true
+		w.do(op, operations.Done, operations.StillOwned)
+	}
+	if e := w.entry(sharedPath, again.Volume); e["made"] != true || e["reads"] != nil || !w.isThere() {
+		t.Errorf("the owner has %v", e)
+	}
+	w.done(cleanupOf(again, sharedPath))
+	if w.isThere() {
+		t.Error("the directory stays after its owner")
+	}
+}
