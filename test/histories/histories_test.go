@@ -125,3 +125,16 @@ func TestClientsHaveSlotsOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovalOfAMissingFileFails, also where the server has removed it for a request before.
+func TestRemovalOfAMissingFileFails(t *testing.T) {
+	w := &worker{dir: t.TempDir()}
+	if err := os.WriteFile(w.path("mine"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{done, "failed: unlink does not find mine, and neither has its directory"} {
+		if got := w.remove("mine"); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

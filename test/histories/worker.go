@@ -232,8 +232,20 @@ func (w *worker) rename(name, mine string) (result string) {
 	case err != nil:
 		return resultOf(err)
 	}
-	if err := os.Remove(w.path(mine)); err != nil { // also where it is missing: nobody else removes it
-		return fmt.Sprintf("failed: %v; its directory has it: %t", err, w.has(mine))
+	return w.remove(mine)
+}
+
+// remove removes a file that only this client has. If it is missing, the result says where: os.Remove would not say
+// what unlink did.
+func (w *worker) remove(mine string) (result string) {
+	err := unix.Unlink(w.path(mine))
+	switch {
+	case errors.Is(err, os.ErrNotExist) && w.has(mine):
+		return "failed: unlink does not find " + mine + ", which its directory has"
+	case errors.Is(err, os.ErrNotExist):
+		return "failed: unlink does not find " + mine + ", and neither has its directory: the request may have been done twice"
+	case err != nil:
+		return "failed: unlink: " + err.Error()
 	}
 	return done
 }
