@@ -15,6 +15,7 @@ import (
 	helmchart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/yaml"
 
@@ -334,6 +335,37 @@ func TestFastBindingNeedsItsAPI(t *testing.T) {
 		_, err = engine.Render(chart, values)
 		if (err != nil) != on || on && !strings.Contains(err.Error(), want) {
 			t.Errorf("on %v: got %v, want %q", on, err, want)
+		}
+	}
+}
+
+// TestLabelsAreValid for each version of a chart: Flux appends + and the digest of a chart from a registry, and a
+// pre-release may be long.
+func TestLabelsAreValid(t *testing.T) {
+	chart := loaded(t)
+	for version, want := range map[string]string{
+		"1.2.3":              "efs-stunnel-1.2.3",
+		"1.2.3+0cc9a8446c95": "efs-stunnel-1.2.3_0cc9a8446c95",
+		"1.2.3-" + strings.Repeat("x", 44) + "-" + "rc.1": "efs-stunnel-1.2.3-" + strings.Repeat("x", 44),
+	} {
+		metadata := *chart.Metadata
+		metadata.Version, metadata.AppVersion = version, "v"+version
+		other := *chart
+		other.Metadata = &metadata
+		for name, object := range objectsOf(t, &other, nil, namespace) {
+			labels, err := get(object, "metadata", "labels")
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			all, _ := labels.(map[string]any)
+			for key, value := range all {
+				if faults := validation.IsValidLabelValue(fmt.Sprint(value)); faults != nil {
+					t.Errorf("%s: %s: %v: %s", name, key, value, faults)
+				}
+			}
+			if got := all["helm.sh/chart"]; got != want {
+				t.Errorf("%s: got label %v, want %s", name, got, want)
+			}
 		}
 	}
 }

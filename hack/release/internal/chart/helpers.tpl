@@ -11,11 +11,16 @@ with another tag alone, that tag is meant. */ -}}
 {{ .Values.namespaceOverride | default .Release.Namespace }}
 {{- end -}}
 
+{{- /* A version as a label. Flux appends + and the digest of a chart that is from a registry. */ -}}
+{{- define "efs-stunnel.version" -}}
+{{ regexReplaceAll "[^A-Za-z0-9]+$" (. | replace "+" "_" | trunc 63) "" }}
+{{- end -}}
+
 {{- /* The labels of an object: those of the values, the chart's, and its own, which win. The list has the root, the
 object's own labels as JSON, and more labels of values. */ -}}
 {{- define "efs-stunnel.labels" -}}
 {{- $root := index . 0 -}}
-{{- $chart := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | trunc 63) "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $chart := dict "helm.sh/chart" (include "efs-stunnel.version" (printf "%s-%s" $root.Chart.Name $root.Chart.Version)) "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/version" (include "efs-stunnel.version" $root.Chart.AppVersion) -}}
 {{- $labels := mergeOverwrite (dict) ($root.Values.labels | default dict) -}}
 {{- range (slice . 2) -}}{{- $labels = mergeOverwrite $labels (. | default dict) -}}{{- end -}}
 {{- mergeOverwrite $labels $chart (fromJson (index . 1)) | toJson -}}
