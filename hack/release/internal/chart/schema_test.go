@@ -24,6 +24,8 @@ func TestHelmAcceptsKnownValues(t *testing.T) {
 		"no lists":        "imagePullSecrets: null\nstorageClasses: null\nworker: {tolerations: null, nodeSelector: null, priorityClassName: null}\nlabels: null\nmanager: {args: null, env: null, tolerations: null}\nagent: {args: null, env: null}\nsupervisor: {args: null, env: null}",
 		"no objects":      "manager: {nodeSelector: null, resources: null}\nagent: {affinity: null, resources: null, updateStrategy: null, podLabels: null}\nstorageClasses: [{name: a, parameters: null, reclaimPolicy: null}]",
 		"null for false":  "createNamespace: null\ncomponents: {admission: null, fips: null, monitoring: null, startupTaint: null}",
+		"server's":        "nfsServer: {resources: {limits: {cpu: 2, ephemeral-storage: 1Gi}, claims: []}}",
+		"server's none":   "nfsServer: {resources: null, args: null, size: 1Ti}",
 		"a range's first": "ports: {base: 24000}",
 	} {
 		t.Run(name, func(t *testing.T) { byHelm(t, chart, values) })
