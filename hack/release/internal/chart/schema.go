@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // schema is a JSON schema of draft 7, which all versions of Helm 3 and 4 can read.
@@ -12,7 +13,7 @@ type schema struct {
 	Draft      string             `json:"$schema,omitempty"`
 	Type       []string           `json:"type,omitempty"` // any type, if empty
 	Properties map[string]*schema `json:"properties,omitempty"`
-	Additional *bool              `json:"additionalProperties,omitempty"`
+	Additional any                `json:"additionalProperties,omitempty"` // false, or the schema of keys that users choose
 	Required   []string           `json:"required,omitempty"`
 	Items      *schema            `json:"items,omitempty"`
 	Minimum    int                `json:"minimum,omitempty"`
@@ -43,7 +44,7 @@ func (v values) schema() ([]byte, error) {
 
 // section returns an object of which the chart knows all keys. What a template cannot do without is required.
 func section(path string, defaults map[string]any) (*schema, error) {
-	s := &schema{Type: []string{"object"}, Properties: map[string]*schema{}, Additional: new(bool)}
+	s := &schema{Type: []string{"object"}, Properties: map[string]*schema{}, Additional: false}
 	for _, key := range slices.Sorted(maps.Keys(defaults)) {
 		property, err := describe(path+key, defaults[key])
 		if err != nil {
@@ -64,7 +65,7 @@ func describe(path string, value any) (*schema, error) {
 		if !free(path, v) {
 			return section(path+".", v)
 		}
-		return &schema{Type: []string{"object", "null"}}, nil
+		return object(path), nil
 	case []any:
 		return &schema{Type: []string{"array", "null"}}, nil
 	case string:
@@ -77,14 +78,30 @@ func describe(path string, value any) (*schema, error) {
 	return nil, fmt.Errorf("the default of %s, %v, does not say of which type the value is", path, value)
 }
 
+// object describes an object whose keys users choose. Of texts, a number or a switch without quotes is refused here:
+// the apiserver would refuse it in the middle of an installation.
+func object(path string) *schema {
+	s := &schema{Type: []string{"object", "null"}}
+	name := strings.ToLower(path[strings.LastIndex(path, ".")+1:])
+	for _, texts := range []string{"labels", "annotations", "nodeselector", "parameters"} {
+		if strings.HasSuffix(name, texts) {
+			s.Additional = &schema{Type: []string{"string", "null"}}
+		}
+	}
+	return s
+}
+
 // describeClass describes an item of storageClasses.
 func describeClass() *schema {
-	item := &schema{Type: []string{"object"}, Additional: new(bool), Required: []string{"name"}, Properties: map[string]*schema{}}
+	item := &schema{Type: []string{"object"}, Additional: false, Required: []string{"name"}, Properties: map[string]*schema{}}
 	for name, kind := range map[string]string{
-		"name": "string", "default": "boolean", "labels": "object", "annotations": "object", "reclaimPolicy": "string",
-		"volumeBindingMode": "string", "allowVolumeExpansion": "boolean", "mountOptions": "array", "parameters": "object",
+		"name": "string", "default": "boolean", "reclaimPolicy": "string", "volumeBindingMode": "string",
+		"allowVolumeExpansion": "boolean", "mountOptions": "array",
 	} {
 		item.Properties[name] = &schema{Type: []string{kind, "null"}}
+	}
+	for _, name := range []string{"labels", "annotations", "parameters"} {
+		item.Properties[name] = object(name)
 	}
 	item.Properties["name"].Type = []string{"string"}
 	return item

@@ -53,8 +53,8 @@ func TestValuesChangeObjects(t *testing.T) {
 		"class's labels": {"storageClasses: [{name: a, labels: {team: x}, annotations: {note: z}}]", "StorageClass <nil>/a", `"annotations":{"note":"z"},"labels":{"app.kubernetes.io/part-of":"efs-stunnel","team":"x"}`},
 		"parameters":     {"storageClasses: [{name: efs-stunnel, parameters: {base_path: /x}}]", "StorageClass <nil>/efs-stunnel", `"parameters":{"base_path":"/x"}`},
 
-		"labels":          {"labels: {team: x, app.kubernetes.io/part-of: y}", "Service efs-stunnel/efs-manager-metrics", `"app.kubernetes.io/part-of":"efs-stunnel","efs-stunnel.gnuthought.com/program":"manager","team":"x"`},
-		"pod labels":      {"manager: {podLabels: {team: x, app.kubernetes.io/name: y}}", deployment, `"app.kubernetes.io/name":"efs-stunnel","efs-stunnel.gnuthought.com/program":"manager","team":"x"`},
+		"labels":          {"labels: {team: x, app.kubernetes.io/part-of: z}", "Service efs-stunnel/efs-manager-metrics", `"app.kubernetes.io/part-of":"efs-stunnel","efs-stunnel.gnuthought.com/program":"manager","team":"x"`},
+		"pod labels":      {"manager: {podLabels: {team: x, app.kubernetes.io/name: z}}", deployment, `"app.kubernetes.io/name":"efs-stunnel","efs-stunnel.gnuthought.com/program":"manager","team":"x"`},
 		"pod annotations": {"manager: {podAnnotations: {a: b}}", deployment, `"annotations":{"a":"b"}`},
 		"agents' labels":  {"agent: {podLabels: {team: x}}", daemonSet, `"efs-stunnel.gnuthought.com/program":"node-agent","team":"x"`},
 		"agents' notes":   {"agent: {podAnnotations: {a: b}}", daemonSet, `"annotations":{"a":"b","cluster-autoscaler.kubernetes.io/enable-ds-eviction":"false"`},
