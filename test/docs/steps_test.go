@@ -107,6 +107,19 @@ func TestStepsCanBePasted(t *testing.T) {
 	}
 }
 
+// TestCommandsWorkInZsh, the shell of macOS: $name:e and the like change the value, a variable is one word, also with
+// spaces, and who reads into path has no PATH.
+func TestCommandsWorkInZsh(t *testing.T) {
+	risky := regexp.MustCompile(`\$[A-Za-z_]+:[A-Za-z&]|\bread [^|;]*\bpath\b|(^|[ ;])(path|status|argv)=|\bfor \w+ in \$[A-Za-z_]`)
+	for _, p := range pages(t) {
+		for line := range strings.Lines(strings.Join(p.shellBlocks(), "")) {
+			if risky.MatchString(line) {
+				t.Errorf("%s: %s", p.path, line)
+			}
+		}
+	}
+}
+
 // TestCommandsAreShell has bash read every block of commands, without running it.
 func TestCommandsAreShell(t *testing.T) {
 	bash, err := exec.LookPath("bash")
