@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
 	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/engine"
 )
 
 // TestChartFollowsTheRulesOfEKS for the charts of add-ons: AWS renders them itself, without Helm's state. The rules
@@ -97,6 +100,25 @@ func TestChartDescribesItself(t *testing.T) {
 	}
 	if want := "efs-stunnel oci://registry.example.com/storage/charts/efs-stunnel "; !strings.Contains(textOf(chart, "README.md"), want) {
 		t.Errorf("the README lacks %q", want)
+	}
+}
+
+// TestNotesNameTheNamespace for the plugin, if it is not the one where it looks.
+func TestNotesNameTheNamespace(t *testing.T) {
+	chart := loaded(t)
+	for in, want := range map[string]bool{"storage": true, "efs-stunnel": false} {
+		values, err := util.ToRenderValues(chart, nil, common.ReleaseOptions{Name: "efs", Namespace: in}, onKubernetes("v1.36.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := engine.Render(chart, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := rendered["efs-stunnel/templates/NOTES.txt"]
+		if got := strings.Contains(notes, "kubectl efs-stunnel status --system-namespace "+in+"\n"); got != want {
+			t.Errorf("in %s: want the command %v in:\n%s", in, want, notes)
+		}
 	}
 }
 
