@@ -109,6 +109,10 @@ var (
 func addressesOfRepository(text string) []string {
 	var all []string
 	for _, address := range append(webAddress.FindAllString(text, -1), imageAddress.FindAllString(text, -1)...) {
+		if strings.HasPrefix(address, wellknown.HomeURL) { // also where it has another name, or that of an example
+			all = append(all, strings.TrimRight(address, ".,;:"))
+			continue
+		}
 		reserved := strings.Contains(address, "example.com") || strings.Contains(address, ".example/") || strings.Contains(address, ".invalid")
 		if !reserved && (ofProject.MatchString(address) || !strings.HasPrefix(address, "http")) {
 			all = append(all, strings.TrimRight(address, ".,;:"))
