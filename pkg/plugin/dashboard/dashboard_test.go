@@ -188,7 +188,7 @@ func TestPageRunsNothingButItsOwnScript(t *testing.T) {
 			t.Fatalf("policy %q", policy)
 		}
 		nonces[match[1]] = true
-		body := w.Body.String()
+		body := strings.ReplaceAll(w.Body.String(), `<a href="`+wellknown.DocsURL, "") // a link loads nothing
 		if n := strings.Count(body, `nonce="`+match[1]+`"`); n != 2 {
 			t.Errorf("%d elements have the nonce", n)
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
@@ -210,9 +211,23 @@ func (page) Size(bytes int64) string { return printing.Size(bytes) }
 // First returns the beginning of a list.
 func (page) First(all []string) []string { return first(all) }
 
-// IsCommand reports whether a remedy can be copied to a shell.
-func (page) IsCommand(remedy string) bool {
-	return strings.HasPrefix(remedy, "kubectl ") && !strings.ContainsAny(remedy, ";<>|&$`(")
+// Docs returns where to look for what the page does not explain.
+func (page) Docs() string { return wellknown.DocsURL + "troubleshoot/six-steps.md" }
+
+// Steps splits a remedy into words, commands and addresses of pages.
+func (page) Steps(remedy string) []string {
+	const command, address = "kubectl ", wellknown.DocsURL
+	return strings.Split(strings.NewReplacer("; ", "\n", ": "+command, ":\n"+command, ": "+address, ":\n"+address).Replace(remedy), "\n")
+}
+
+// IsCommand reports whether a step can be copied to a shell.
+func (page) IsCommand(step string) bool {
+	return strings.HasPrefix(step, "kubectl ") && !strings.ContainsAny(step, ";<>|&$`(")
+}
+
+// IsPage reports whether a step is the address of a page.
+func (page) IsPage(step string) bool {
+	return strings.HasPrefix(step, wellknown.DocsURL) && !strings.Contains(step, " ")
 }
 
 // Near returns as much of a request as has its bar change its color.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
@@ -80,6 +81,30 @@ func TestOneCauseIsOneEntry(t *testing.T) {
 	text := get(t, handlerOf(snapshot("x"), nil), nil).Body.String()
 	if got := strings.Count(text, `<span class="bad">ClaimRejected</span><br>`); got != 1 || !strings.Contains(text, "2 more from it, or of the same cause") {
 		t.Errorf("%d entries", got)
+	}
+}
+
+// TestStepsOfARemedy: each command has a button of its own, and pages are links.
+func TestStepsOfARemedy(t *testing.T) {
+	text := get(t, handlerOf(snapshot("x"), nil), nil).Body.String()
+	for _, want := range []string{
+		`the manager repairs it within seconds<br>if not:<br><code>kubectl describe pv efs-stunnel-` + fsID + `</code> <button type="button">copy</button><br><code>kubectl -n efs-stunnel describe pvc`,
+		`<a href="` + wellknown.DocsURL + `troubleshoot/six-steps.md" target="_blank" rel="noreferrer">`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+	for remedy, want := range map[string]string{
+		"do what the message says":                               "do what the message says",
+		"see: " + wellknown.DocsURL + "a.md; without: kubectl x": "see:|" + wellknown.DocsURL + "a.md|without:|kubectl x",
+	} {
+		if got := strings.Join((page{}).Steps(remedy), "|"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if (page{}).IsPage("https://example.com/") || !(page{}).IsPage(wellknown.DocsURL+"a.md") {
+		t.Error("a link leads elsewhere than to the documentation")
 	}
 }
 
