@@ -65,7 +65,7 @@ func awayFrom(nodes []string) *corev1.NodeAffinity {
 // those on nodes that take no Job, see Takes.
 func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	for _, agent := range agents {
-		if isReady(agent) && !slices.Contains(failed, agent.Spec.NodeName) {
+		if IsReady(agent) && !slices.Contains(failed, agent.Spec.NodeName) {
 			return failed
 		}
 	}
@@ -120,7 +120,8 @@ func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
 	})
 }
 
-func isReady(pod *corev1.Pod) bool {
+// IsReady reports whether a pod is ready and does not end.
+func IsReady(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
 		hasPodCondition(pod, corev1.PodReady, corev1.ConditionTrue)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
@@ -201,7 +202,7 @@ func (c *collector) pods() []*corev1.Pod {
 // healthOf returns 0 for a pod that is not ready, and 1 for a pod that was restarted.
 func healthOf(pod *corev1.Pod) int {
 	switch {
-	case !inspect.IsReady(pod):
+	case !mountjobs.IsReady(pod):
 		return 0
 	case slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }):
 		return 1

@@ -45,7 +45,7 @@ func TestPodProblem(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{Status: tt.status}
+			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}, Status: tt.status}
 			if tt.deleted {
 				deleted := ago(0)
 				pod.DeletionTimestamp = &deleted

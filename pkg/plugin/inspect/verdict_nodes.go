@@ -74,7 +74,7 @@ func (f *facts) agents() []Agent {
 func (f *facts) agentPods() map[string]*corev1.Pod {
 	byNode := map[string]*corev1.Pod{}
 	for _, pod := range f.Pods {
-		if node := nodeOf(pod); isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[node] == nil || IsReady(pod)) {
+		if node := nodeOf(pod); isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[node] == nil || mountjobs.IsReady(pod)) {
 			byNode[node] = pod
 		}
 	}
@@ -114,7 +114,7 @@ func (f *facts) isSelected(node *corev1.Node) bool {
 func (f *facts) agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
 	agent, object := Agent{Node: name}, named(KindNode, name)
 	if pod != nil {
-		agent.Pod, agent.Version, agent.Ready = pod.Name, versionOf(imageOf(pod.Spec)), IsReady(pod)
+		agent.Pod, agent.Version, agent.Ready = pod.Name, versionOf(imageOf(pod.Spec)), mountjobs.IsReady(pod)
 	}
 	switch why := nodeProblem(node); {
 	case why != "":

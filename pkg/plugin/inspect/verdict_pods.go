@@ -127,7 +127,7 @@ func uses(pod *corev1.Pod, claim types.NamespacedName) bool {
 
 // PodProblem returns why a pod is not ready, "" if it is or is being deleted.
 func PodProblem(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil || IsReady(pod) {
+	if pod.DeletionTimestamp != nil || mountjobs.IsReady(pod) {
 		return ""
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -156,11 +156,4 @@ func containerProblem(status corev1.ContainerStatus) string {
 		return fmt.Sprintf("container %s ended: %s", status.Name, join(state.Terminated.Reason, state.Terminated.Message))
 	}
 	return ""
-}
-
-// IsReady reports whether a pod is ready.
-func IsReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
