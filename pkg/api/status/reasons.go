@@ -9,7 +9,7 @@ import (
 
 // Types of conditions in the status of API objects. Each is True while nothing is wrong.
 const (
-	Usable          = "Usable"          // new volumes can be put on the file system
+	Usable          = "Usable"          // new volumes can be put on the file system, and its server, if it is the installation's own, is ready
 	Listed          = "Listed"          // the EFS API lists the file system
 	RootVolumeReady = "RootVolumeReady" // mount Jobs can use the file system's root volume
 	Swept           = "Swept"           // sweep Jobs empty the trash
@@ -63,6 +63,7 @@ var reasons = map[string]reason{
 	wellknown.EventOutOfPorts:         {Usable, "", "raise --stunnel-port-count of the manager"},
 	wellknown.EventTableFull:          {Usable, "", "restrict discovery with --file-system-ids or --file-system-tags"},
 	wellknown.EventAddressConflict:    {Usable, "", "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
+	wellknown.EventServerNotReady:     {Usable, "", "what the message says: usually a full disk, or a node that is dead"},
 	wellknown.EventAuthorityEnds:      {AuthorityValid, "", "put the new authority beside the old one into ca_certificates, then renew the server's certificate"},
 	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
 	wellknown.EventFileSystemMissing: {Listed, "",

@@ -54,7 +54,7 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 		Classes:  storage.NewStorageClassInformer(client, 0, cache.Indexers{}),
 		Nodes:    core.NewNodeInformer(client, 0, cache.Indexers{}),
 		Jobs:     batch.NewJobInformer(client, namespace, 0, cache.Indexers{byFileSystem: index(fileSystemOf), byOperation: index(operationsOf)}),
-		Pods:     core.NewPodInformer(client, namespace, 0, cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
+		Pods:     core.NewPodInformer(client, namespace, 0, cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf), byServer: index(serverOf)}),
 		Warnings: core.NewFilteredEventInformer(client, namespace, 0, cache.Indexers{byObject: index(objectOf)}, selectBy(onlyWarnings)),
 		Table:    core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(onlyTable)),
 		Pinned:   core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(onlyPinned)),

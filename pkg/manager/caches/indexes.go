@@ -28,6 +28,7 @@ const (
 	byOperation   = "operation"
 	byOwner       = "owner"
 	byAgent       = "agent"
+	byServer      = "server"
 	byObject      = "object"
 )
 
@@ -137,6 +138,14 @@ func agentOf(pod *corev1.Pod) []string {
 		}
 	}
 	return []string{byAgent}
+}
+
+// serverOf returns the target that an NFS server's pod serves.
+func serverOf(pod *corev1.Pod) []string {
+	if id := pod.Labels[wellknown.LabelServer]; id != "" {
+		return []string{id}
+	}
+	return nil
 }
 
 func objectOf(event *corev1.Event) []string { return []string{string(event.InvolvedObject.UID)} }
@@ -250,6 +259,9 @@ func (c *Caches) PodsOfJob(job *batchv1.Job) []*corev1.Pod {
 
 // Agents returns the node agents' pods.
 func (c *Caches) Agents() []*corev1.Pod { return list[*corev1.Pod](c.Pods, byAgent, byAgent) }
+
+// ServerPods returns the pods of the NFS server that serves a target.
+func (c *Caches) ServerPods(id string) []*corev1.Pod { return list[*corev1.Pod](c.Pods, byServer, id) }
 
 // TargetsConfigMap returns the ConfigMap with the table of targets; nil if there is none.
 func (c *Caches) TargetsConfigMap() *corev1.ConfigMap {

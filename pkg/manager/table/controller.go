@@ -270,7 +270,10 @@ func (c *Controller) watch() error {
 	if c.caches.Services == nil {
 		return nil
 	}
-	return onChange(c.caches.Services, anyChange[*corev1.Service], table)
+	return errors.Join(
+		onChange(c.caches.Services, anyChange[*corev1.Service], table),
+		onChange(c.caches.Pods, isServerPod, tableSoon),
+		onChange(c.caches.Warnings, c.isOfServerPod, tableSoon))
 }
 
 // onChange enqueues on changes that matter. Before is nil for a new object, and after for a deleted one.

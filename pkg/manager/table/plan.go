@@ -21,9 +21,11 @@ type state struct {
 	table       document
 	pinned      document // with the last good table, if there was one, and the servers
 	servers     map[string]ports.Target
-	noServers   []server // whose Services cannot be used
-	unconfirmed bool     // the table in the cache may be behind the apiserver's
-	live        bool     // the table was read from the apiserver; if it is lost, volumes too
+	used        []server             // those of servers
+	pods        map[string]serverPod // of these, by id
+	noServers   []server             // whose Services cannot be used
+	unconfirmed bool                 // the table in the cache may be behind the apiserver's
+	live        bool                 // the table was read from the apiserver; if it is lost, volumes too
 	volumes     []*corev1.PersistentVolume
 	begun       map[string]bool // file systems of the mount Jobs that still exist
 	inventory   inventory

@@ -105,6 +105,7 @@ func (s state) withServers(all []server) state {
 			one.err = fmt.Errorf("the Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
 		default:
 			merged.Targets[one.id], s.servers[one.id] = one.target, one.target
+			s.used = append(s.used, one)
 			continue
 		}
 		s.noServers = append(s.noServers, one)
@@ -127,13 +128,20 @@ func (s state) holder(of server) string {
 	return name
 }
 
-// serverConditions are about Services that are refused, and about servers of the table that no Service names.
+// serverConditions are about Services that are refused, servers that are not ready, and servers of the table that no
+// Service names.
 func (s state) serverConditions() (all []notice) {
 	for _, r := range s.noServers {
 		message := fmt.Sprintf("Service %s is not used as an NFS server: %v", r.service.Name, r.err)
 		n := condition(message, wellknown.EventServerRefused, message) // another cause is another condition
 		n.about = r.service
 		all = append(all, n)
+	}
+	for _, one := range s.used {
+		pod, known := s.pods[one.id]
+		if n, ok := one.notReady(pod, known); ok {
+			all = append(all, n)
+		}
 	}
 	if s.table.table == nil || s.pinned.table == nil {
 		return all

@@ -215,7 +215,8 @@ func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
 	}
 }
 
-// TestServerThatIsNotReadyIsNamed: with what the kubelet has recorded of its probes and volumes.
+// TestServerThatIsNotReadyIsNamed: with what the kubelet has recorded of its probes and volumes, and once, although the
+// manager says it, too.
 func TestServerThatIsNotReadyIsNamed(t *testing.T) {
 	const full = "Readiness probe failed: [-] disk: it is full"
 	for name, tt := range map[string]struct {
@@ -237,6 +238,10 @@ func TestServerThatIsNotReadyIsNamed(t *testing.T) {
 	} {
 		s := healthy(t)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "efs-nfs-server-0", Labels: map[string]string{wellknown.LabelServer: testFS}}}
+		tableProblem(s, string(ServerNotReady), "the manager's message", time.Minute)
+		if found := of(derive(s).examine(), Problem); len(found) != 1 || !strings.Contains(found[0].Message, "the manager's message") || found[0].Remedy == "" {
+			t.Errorf("without its pod: got %+v", found)
+		}
 		s.Pods = append(s.Pods, pod)
 		tt.edit(s, pod)
 		found := of(derive(s).examine(), Problem)

@@ -171,7 +171,7 @@ const (
 	TableUnreadable    Cause = wellknown.EventTableUnreadable
 	FileSystemUnknown  Cause = "FileSystemUnknown"
 	NoFileSystem       Cause = "NoFileSystem"
-	ServerNotReady     Cause = "ServerNotReady"
+	ServerNotReady     Cause = wellknown.EventServerNotReady
 	RootVolumeConflict Cause = wellknown.EventRootVolumeConflict
 	RootVolumeNotReady Cause = "RootVolumeNotReady"
 )
@@ -215,11 +215,14 @@ func (f *facts) checkFileSystems() (results []Result) {
 		results = append(results, problem(TableUnreadable, named(KindFileSystem, id), unreadable+f.invalid[id].Error()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
-		said := f.conditionsOfFileSystem(id)
+		said, server := f.conditionsOfFileSystem(id), f.checkServer(id)
 		if len(said) == 0 {
 			said = append(said, f.checkRoot(id, f.table.Targets[id]))
 		}
-		results = append(append(results, said...), f.checkServer(id)...)
+		if len(server) > 0 { // it says more than the condition, also while no manager leads
+			said = keep(said, func(r Result) bool { return r.Cause != ServerNotReady })
+		}
+		results = append(append(results, said...), server...)
 	}
 	for _, object := range f.FileSystemObjects {
 		if !f.isListed(object.Name) {

@@ -1,0 +1,102 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+// serverPod is the pod of an NFS server.
+type serverPod struct {
+	pod     *corev1.Pod // the one that is ready, or else the newest; nil if there is none
+	warning string      // the newest one about it, which has the output of its probe; ""
+}
+
+// readServerPods reads the pods of the servers whose Services select them by the label of servers. Of others, such as a
+// server outside of the cluster, nothing is known.
+func readServerPods(c *caches.Caches, servers []server) map[string]serverPod {
+	all := map[string]serverPod{}
+	for _, one := range servers {
+		if one.service.Spec.Selector[wellknown.LabelServer] != one.id {
+			continue
+		}
+		var p serverPod
+		if pods := c.ServerPods(one.id); len(pods) > 0 {
+			p.pod = slices.MaxFunc(pods, compareServerPods)
+			p.warning = newestWarning(c.WarningsAbout(p.pod.UID))
+		}
+		all[one.id] = p
+	}
+	return all
+}
+
+func compareServerPods(a, b *corev1.Pod) int {
+	return cmp.Or(
+		cmp.Compare(oneIf(mountjobs.IsReady(a)), oneIf(mountjobs.IsReady(b))),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+func newestWarning(events []corev1.Event) string {
+	if len(events) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(events, func(a, b corev1.Event) int { return mountjobs.LastSeen(a).Compare(mountjobs.LastSeen(b)) }).Message
+}
+
+// notReady returns the condition of a server whose pod is not ready. Its volumes and its target stay as they are: clients
+// wait for it. A message that has other numbers, as of bytes that are free, is no news.
+func (s server) notReady(p serverPod, known bool) (n notice, holds bool) {
+	why := ""
+	switch pod := p.pod; {
+	case !known || pod != nil && mountjobs.IsReady(pod):
+		return notice{}, false
+	case pod == nil:
+		why = fmt.Sprintf("its Service %s leads to no pod: kubectl -n %s get statefulsets,pods -l %s=%s", s.service.Name, s.service.Namespace, wellknown.LabelServer, s.id)
+	default:
+		why = fmt.Sprintf("the pod %s of its server is not ready: %s: kubectl -n %s describe pod %s", pod.Name, p.problem(), pod.Namespace, pod.Name)
+	}
+	withoutNumbers := strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, why)
+	return notice{about: s.service, Condition: status.Condition{
+		Subject: status.Subject{Kind: status.FileSystem, Name: s.id}, Reason: wellknown.EventServerNotReady, Message: why, Detail: withoutNumbers,
+	}}, true
+}
+
+// problem returns why the pod is not ready, on one line.
+func (p serverPod) problem() string {
+	if p.pod.DeletionTimestamp != nil {
+		return "it ends"
+	}
+	message := func(kind corev1.PodConditionType) string {
+		i := slices.IndexFunc(p.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+		if i < 0 {
+			return ""
+		}
+		return p.pod.Status.Conditions[i].Message
+	}
+	said := cmp.Or(message(corev1.PodScheduled), p.warning, message(corev1.PodReady), "it starts")
+	return strings.Join(strings.Fields(said), " ")
+}
+
+// isServerPod is true for the pods of NFS servers.
+func isServerPod(before, after *corev1.Pod) bool {
+	return before != nil && before.Labels[wellknown.LabelServer] != "" || after != nil && after.Labels[wellknown.LabelServer] != ""
+}
+
+// isOfServerPod is true for new Warnings about pods of NFS servers.
+func (c *Controller) isOfServerPod(_, event *corev1.Event) bool {
+	return event != nil && isServerPod(nil, c.caches.PodNamed(event.InvolvedObject.Namespace, event.InvolvedObject.Name))
+}
