@@ -4,6 +4,7 @@
 //	nfsserver          serves
 //	nfsserver version  prints its version
 //	nfsserver ready    asks the running server whether it is ready, for the kubelet
+//	nfsserver quotas   writes whether the disk can enforce sizes to its termination message, for the manager
 //	nfsserver launch   replaces itself by one of its children
 //
 // Exit code 0 means that it was asked to end; 1 that the disk cannot be exported, or that a port is in use;
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +33,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
 	"gnuthought.com/efs-stunnel/pkg/server"
+	"gnuthought.com/efs-stunnel/pkg/server/quota"
 )
 
 // What the image has, and what the pod of the component gives it.
@@ -41,7 +44,10 @@ const (
 
 	launchCommand  = "launch"
 	readyCommand   = "ready"
+	quotasCommand  = "quotas"
 	selfExecutable = "/proc/self/exe"
+
+	terminationLog = "/dev/termination-log"
 )
 
 // readyTimeout is less than timeoutSeconds of the probe.
@@ -61,16 +67,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stdout, buildinfo.Read())
 		return program.ExitDone
 	}
-	asks := len(args) > 0 && args[0] == readyCommand
-	if asks {
-		args = args[1:]
+	command := ""
+	if len(args) > 0 && slices.Contains([]string{readyCommand, quotasCommand}, args[0]) {
+		command, args = args[0], args[1:]
 	}
 	o, set, err := parseOptions(args, getenv)
 	if err != nil {
-		return program.ExitWithout(set, err, "  nfsserver [flags]\n  nfsserver ready [--http-address host:port]\n  nfsserver version\n", stdout, stderr)
+		return program.ExitWithout(set, err, "  nfsserver [flags]\n  nfsserver ready [--http-address host:port]\n  nfsserver quotas [--data folder]\n  nfsserver version\n", stdout, stderr)
 	}
-	if asks {
+	switch command {
+	case readyCommand:
 		return askReady(o.HTTP.Address, stdout)
+	case quotasCommand:
+		return sayQuotas(o.Data, terminationLog, stderr)
 	}
 	lines := logging.NewLossy(stderr)
 	defer lines.Close()
@@ -97,6 +106,19 @@ func askReady(address string, stdout io.Writer) int {
 	}
 	defer response.Body.Close()
 	if _, err := io.Copy(stdout, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		return program.ExitFailed
+	}
+	return program.ExitDone
+}
+
+// sayQuotas writes whether the disk can enforce sizes. It fails only if it cannot say it: the server serves either way.
+func sayQuotas(data, path string, stderr io.Writer) int {
+	said := wellknown.QuotasEnforced
+	if err := quota.Check(data); err != nil {
+		said = err.Error()
+	}
+	if err := os.WriteFile(path, []byte(said), 0o644); err != nil {
+		fmt.Fprintln(stderr, "nfsserver: writing the termination message:", err)
 		return program.ExitFailed
 	}
 	return program.ExitDone

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,6 +40,21 @@ func TestSettings(t *testing.T) {
 				t.Errorf("got %d and %q, want %d and %q", code, out, tt.code, tt.want)
 			}
 		})
+	}
+}
+
+// TestQuotasAreSaid for the status of the pod, whatever is said: the server is to start.
+func TestQuotasAreSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "termination-log")
+	var stderr bytes.Buffer
+	if got := sayQuotas("/proc", path, &stderr); got != program.ExitDone {
+		t.Errorf("got %d, %s", got, &stderr)
+	}
+	if said, err := os.ReadFile(path); string(said) != "the file system is not xfs" {
+		t.Errorf("got %q, %v", said, err)
+	}
+	if got := sayQuotas("/proc", filepath.Dir(path), &stderr); got != program.ExitFailed {
+		t.Errorf("got %d of a message that cannot be written", got)
 	}
 }
 

@@ -49,6 +49,34 @@ func TestServerHasNoMoreThanItUses(t *testing.T) {
 	}
 }
 
+// TestServerWithQuotasSaysWhetherTheyWork by an init container, whose message the manager reads.
+func TestServerWithQuotasSaysWhetherTheyWork(t *testing.T) {
+	var patch []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	if err := yaml.Unmarshal(text(t, deploy, "components/nfs-server-quotas/server.yaml"), &patch); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(patch, func(p struct {
+		Path  string
+		Value json.RawMessage
+	}) bool {
+		return p.Path == "/spec/template/spec/initContainers"
+	})
+	var containers []corev1.Container
+	if err := yaml.UnmarshalStrict(patch[i].Value, &containers); err != nil {
+		t.Fatal(err)
+	}
+	server, c := readServer[appsv1.StatefulSet](t, "StatefulSet").Spec.Template.Spec.Containers[0], containers[0]
+	if c.Name != wellknown.QuotasContainer || c.Image != server.Image || c.VolumeMounts[0].Name != server.VolumeMounts[0].Name || c.VolumeMounts[0].MountPath != server.VolumeMounts[0].MountPath {
+		t.Errorf("got %+v", c)
+	}
+	if s := c.SecurityContext; !slices.Equal(s.Capabilities.Add, []corev1.Capability{"DAC_READ_SEARCH", "SYS_ADMIN"}) || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation {
+		t.Errorf("got %+v", s)
+	}
+}
+
 // TestServerThatIsNotReadyIsReached: one whose disk is full serves readers and deletions, and its probe says that it is full.
 func TestServerThatIsNotReadyIsReached(t *testing.T) {
 	set, service := readServer[appsv1.StatefulSet](t, "StatefulSet"), readServer[corev1.Service](t, "Service")

@@ -178,6 +178,13 @@ const LabelManagedBy = "app.kubernetes.io/managed-by"
 // LabelServer has the id of the target that the NFS server behind a Service of the manager's namespace becomes.
 const LabelServer = keyPrefix + "server"
 
+// QuotasContainer is the init container of an NFS server with quotas. Its termination message is QuotasEnforced, or why
+// its disk cannot enforce the sizes of volumes.
+const (
+	QuotasContainer = "quotas"
+	QuotasEnforced  = "enforced"
+)
+
 // LabelInstallation marks a FileSystem with the namespace of the installation that writes it: no other one changes it.
 const LabelInstallation = keyPrefix + "installation"
 

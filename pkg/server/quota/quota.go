@@ -61,15 +61,32 @@ type outcome struct {
 	err  error
 }
 
-// New returns the error for which sizes cannot be enforced on the disk.
-func New(o Options) (*Limiter, error) {
-	root, err := os.Open(o.Export)
+// Check returns why sizes cannot be enforced on the file system of a folder.
+func Check(folder string) error {
+	d, err := open(folder)
 	if err != nil {
-		return nil, fmt.Errorf("opening the export: %w", err)
+		return err
+	}
+	return d.root.Close()
+}
+
+func open(folder string) (disk, error) {
+	root, err := os.Open(folder)
+	if err != nil {
+		return disk{}, fmt.Errorf("opening the folder of volumes: %w", err)
 	}
 	d := disk{root}
 	if err := d.check(); err != nil {
-		return nil, errors.Join(err, root.Close())
+		return disk{}, errors.Join(err, root.Close())
+	}
+	return d, nil
+}
+
+// New returns the error for which sizes cannot be enforced on the disk.
+func New(o Options) (*Limiter, error) {
+	d, err := open(o.Export)
+	if err != nil {
+		return nil, err
 	}
 	return &Limiter{
 		options: o, disk: d, ledger: ledger{disk: d},

@@ -157,7 +157,7 @@ func (s Spec) parameterize(trees map[identity]any, runbooks string) error {
 	for _, step := range []func(map[identity]any) error{
 		addPorts, addWorker,
 		extendContainers, // after the flags: of two equal ones, a program uses the last
-		extendPods, extendReadAhead, extendServer, addAccounts, addMonitoring,
+		extendPods, extendReadAhead, extendServer, s.addQuotasContainer, addAccounts, addMonitoring,
 	} {
 		if err := step(trees); err != nil {
 			return err

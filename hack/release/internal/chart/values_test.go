@@ -89,6 +89,7 @@ func TestValuesChangeObjects(t *testing.T) {
 		"server's flags":  {"components: {nfsServer: true}\nnfsServer: {args: [--shared-file-system]}", nfsServer, `"args":["--shared-file-system"]`},
 		"server's quotas": {"components: {nfsServer: true}\nnfsServer: {quotas: true, args: [--log-level=DEBUG]}", nfsServer, `"args":["--quotas","--log-level=DEBUG"]`},
 		"server's rights": {"components: {nfsServer: true}\nnfsServer: {quotas: true}", nfsServer, `"SETUID","SYS_ADMIN"]`},
+		"server's check":  {"components: {nfsServer: true}\nnfsServer: {quotas: true}", nfsServer, `"name":"quotas"`},
 		"server's memory": {"components: {nfsServer: true}\nnfsServer: {resources: {limits: {memory: 9Gi}}}", nfsServer, `"memory":"9Gi"`},
 		"server's pull":   {"components: {nfsServer: true}\nimagePullSecrets: [{name: pull}]", nfsServer, `"imagePullSecrets":[{"name":"pull"}]`},
 		"pull renewals":   {"components: {nfsServer: true}\nimagePullPolicy: Always", "CronJob efs-stunnel/efs-nfs-certificates", `"imagePullPolicy":"Always"`},

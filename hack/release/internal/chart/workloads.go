@@ -108,10 +108,11 @@ func extendReadAhead(trees map[identity]any) error {
 	return nil
 }
 
+const server = identity("StatefulSet/efs-nfs-server")
+
 // extendServer makes values of what users set of the component's server, and has it and its Jobs pull their images
 // without service accounts of their own.
 func extendServer(trees map[identity]any) error {
-	const server = identity("StatefulSet/efs-nfs-server")
 	for id, path := range map[identity][]any{
 		server:                         {},
 		"Job/efs-nfs-certificates":     {},
@@ -149,6 +150,29 @@ func extendServer(trees map[identity]any) error {
 		set(tree, addQuotas(granted, "SYS_ADMIN"), capabilities...),
 		set(tree, verbatim("{{ .Values.nfsServer.size | quote }}"), append(claim, "resources", "requests", "storage")...),
 		set(tree, part(".Values.nfsServer.storageClassName"), append(claim, "storageClassName")...))
+}
+
+// addQuotasContainer adds the init container of the component nfs-server-quotas.
+func (s Spec) addQuotasContainer(trees map[identity]any) error {
+	rendered, err := s.Source.Base(s.Images, "nfs-server", "nfs-server-quotas")
+	if err != nil {
+		return err
+	}
+	withQuotas, err := objects(rendered)
+	if err != nil {
+		return err
+	}
+	found, err := get(withQuotas[server], pod("initContainers", 0)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	container, ok := found.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: %T is no container", server, found)
+	}
+	setPullPolicy(container)
+	tree, err := ofComponent(trees, server)
+	return errors.Join(err, set(tree, conditional{".Values.nfsServer.quotas", []any{container}}, pod("initContainers")...))
 }
 
 // addQuotas adds to a list what the component nfs-server-quotas adds.
