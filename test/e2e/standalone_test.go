@@ -24,6 +24,7 @@ func serverOfOurOwnServes(l *lab) {
 	l.kubectl("apply", "-k", standalone)
 	l.wait(system, "condition=Ready", "pod/efs-nfs-server-0")
 	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"Usable\")].status}=True", "efsfs/nfs")
+	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"SizesEnforced\")].status}=True", "efsfs/nfs")
 
 	ns := l.namespace("standalone")
 	l.apply(ns, sized("data", "64Mi")+onNodeTwo(writerSet)+readerPod)

@@ -22,6 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/authority"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
 // createServer creates the Service of a server, without certificates.
@@ -76,9 +77,12 @@ func (f *fixture) as(account string) *rest.Config {
 }
 
 // newServerFixture has a manager with the rights of its component.
-func newServerFixture(t *testing.T) *fixture {
+func newServerFixture(t *testing.T, before ...func(*testenv.Env)) *fixture {
 	t.Helper()
 	f := newFixture(t)
+	for _, edit := range before {
+		edit(f.Env)
+	}
 	f.grant("../../deploy/kustomize/base/manager-rbac.yaml")
 	f.grant("../../deploy/kustomize/components/nfs-server/rbac.yaml")
 	administrator := f.Config

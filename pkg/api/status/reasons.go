@@ -15,6 +15,7 @@ const (
 	Swept           = "Swept"           // sweep Jobs empty the trash
 	Surveyed        = "Surveyed"        // survey Jobs count the directories
 	AuthorityValid  = "AuthorityValid"  // the file system's own certificate authority, if any, is valid for a month or more
+	SizesEnforced   = "SizesEnforced"   // the disk of the NFS server can enforce the sizes of volumes; only of a server with quotas
 
 	Ready        = "Ready"        // the agent does everything for the node's tunnels that it can
 	PortsFree    = "PortsFree"    // no other process gets ports of tunnels
@@ -35,7 +36,7 @@ const AsExpected = "AsExpected"
 func TypesOf(kind Kind) []string {
 	switch kind {
 	case FileSystem:
-		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed, AuthorityValid}
+		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed, AuthorityValid, SizesEnforced}
 	case Node:
 		return []string{Ready, PortsFree, TableServed, TunnelsServe}
 	case Installation:
@@ -64,6 +65,7 @@ var reasons = map[string]reason{
 	wellknown.EventTableFull:          {Usable, "", "restrict discovery with --file-system-ids or --file-system-tags"},
 	wellknown.EventAddressConflict:    {Usable, "", "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
 	wellknown.EventServerNotReady:     {Usable, "", "what the message says: usually a full disk, or a node that is dead"},
+	wellknown.EventSizesNotEnforced:   {SizesEnforced, "", "what the message says: usually a disk with xfs, mounted with prjquota; or leave out nfs-server-quotas"},
 	wellknown.EventAuthorityEnds:      {AuthorityValid, "", "put the new authority beside the old one into ca_certificates, then renew the server's certificate"},
 	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
 	wellknown.EventFileSystemMissing: {Listed, "",

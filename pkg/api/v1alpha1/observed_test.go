@@ -58,6 +58,7 @@ func TestConditionsOfOneTypeAreOne(t *testing.T) {
 		{Type: status.Swept, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
 		{Type: status.Surveyed, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
 		{Type: status.AuthorityValid, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
+		{Type: status.SizesEnforced, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(evening)},
 	}
 	got := v1alpha1.NewConditions(status.FileSystem, []status.Condition{conflict("a"), conflict("b"), missing}, nil, evening)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -21,6 +21,7 @@ const (
 	EventServerRefused       = "ServerRefused"      // on the Service, ConfigMap: the Service of an NFS server is not used; the message says why
 	EventServerMissing       = "ServerMissing"      // on the ConfigMap: no Service of an NFS server, and no pin, names a target any longer; it stays as it was
 	EventServerNotReady      = "ServerNotReady"     // on the Service, ConfigMap: no pod of an NFS server is ready, so pods that use its volumes may wait; its target stays as it is
+	EventSizesNotEnforced    = "SizesNotEnforced"   // on the Service, ConfigMap: an NFS server is to enforce the sizes of volumes, and its disk cannot; everything else works
 	EventTableUnreadable     = "TableUnreadable"    // on the ConfigMap, node: the ConfigMap cannot be read; nothing is written until it can, and the last table is served
 	// EventRootVolumeConflict, on the ConfigMap: an object that is not ours, or another installation's root volume, has
 	// a root volume's or root claim's name. No mount Job runs on that file system until then.

@@ -207,7 +207,7 @@ func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
 	}
 	c.publishSnapshot(p.snapshot)
 	p.decision.table = stored
-	c.shown.Store(&shown{p.table, p.pinned, p.servers})
+	c.shown.Store(&shown{p.table, p.pinned, p.servers, p.sizes})
 	c.queue.AddAfter(objectsKey, settleTime)
 	c.decision.Store(p.decision)
 	c.queue.Add(rootsKey)

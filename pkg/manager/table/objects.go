@@ -46,6 +46,7 @@ type shown struct {
 	pinned map[string]ports.Target // with the servers
 
 	servers map[string]ports.Target
+	sizes   map[string]string // of memory
 }
 
 // report reports notices, and has the objects follow if a condition has changed.
@@ -305,9 +306,25 @@ func (s *shown) fileSystems(
 			fs.Source = v1alpha1.SourceServer
 		}
 		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, withUnusable(byName[id], snapshot.FileSystems[id].Unusable, now), before[id].Conditions, now)
+		fs.Conditions = s.withSizes(id, fs.Conditions, before[id].Conditions)
 		wanted[id] = fs
 	}
 	return wanted, snapshot.Known
+}
+
+// withSizes leaves out whether sizes are enforced, unless the server has said it. What another leader has written stays
+// until it says it again.
+func (s *shown) withSizes(id string, conditions, before []metav1.Condition) []metav1.Condition {
+	said, known := s.sizes[id]
+	if said != "" {
+		return conditions
+	}
+	conditions = slices.DeleteFunc(conditions, func(c metav1.Condition) bool { return c.Type == status.SizesEnforced })
+	_, isServer := s.servers[id]
+	if was := meta.FindStatusCondition(before, status.SizesEnforced); isServer && !known && was != nil {
+		return append(conditions, *was)
+	}
+	return conditions
 }
 
 // withUnusable adds that no volume can be put on a file system, if no condition says why.

@@ -40,6 +40,7 @@ type memory struct {
 	onPorts  []ports.Event             // conditions that ports.Assign found
 	seen     map[string]efs.FileSystem // by the listings so far
 	accepted efs.Listing               // the latest that was of the table's account and region
+	sizes    map[string]string         // by server, what its pod said last of quotas; "" if it has none
 }
 
 // plan is the table to be stored, and what is published and reported once it is. Equal states give

@@ -70,9 +70,15 @@ func (s server) notReady(p serverPod, known bool) (n notice, holds bool) {
 		}
 		return r
 	}, why)
-	return notice{about: s.service, Condition: status.Condition{
-		Subject: status.Subject{Kind: status.FileSystem, Name: s.id}, Reason: wellknown.EventServerNotReady, Message: why, Detail: withoutNumbers,
-	}}, true
+	n = s.condition(wellknown.EventServerNotReady, why)
+	n.Detail = withoutNumbers
+	return n, true
+}
+
+// condition is one of a server, with an event on its Service, too.
+func (s server) condition(reason, message string) notice {
+	subject := status.Subject{Kind: status.FileSystem, Name: s.id}
+	return notice{about: s.service, Condition: status.Condition{Subject: subject, Reason: reason, Message: message}}
 }
 
 // problem returns why the pod is not ready, on one line.
@@ -87,9 +93,37 @@ func (p serverPod) problem() string {
 		}
 		return p.pod.Status.Conditions[i].Message
 	}
-	said := cmp.Or(message(corev1.PodScheduled), p.warning, message(corev1.PodReady), "it starts")
-	return strings.Join(strings.Fields(said), " ")
+	return oneLine(cmp.Or(message(corev1.PodScheduled), p.warning, message(corev1.PodReady), "it starts"))
 }
+
+// readSizes returns what the init containers of servers say of quotas. While a pod ends, or one starts, what was said
+// before holds; of servers that are missing here, nothing is known.
+func readSizes(before map[string]string, pods map[string]serverPod) map[string]string {
+	now := map[string]string{}
+	for id, p := range pods {
+		if said, known := p.sizes(); known {
+			now[id] = said
+		} else if said, known := before[id]; known {
+			now[id] = said
+		}
+	}
+	return now
+}
+
+// sizes returns what the pod says of quotas. One that is ready without having said anything has none.
+func (p serverPod) sizes() (said string, known bool) {
+	if p.pod == nil {
+		return "", false
+	}
+	for _, c := range p.pod.Status.InitContainerStatuses {
+		if c.Name == wellknown.QuotasContainer && c.State.Terminated != nil && c.State.Terminated.Message != "" {
+			return oneLine(c.State.Terminated.Message), true
+		}
+	}
+	return "", mountjobs.IsReady(p.pod)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // isServerPod is true for the pods of NFS servers.
 func isServerPod(before, after *corev1.Pod) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -14,6 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // serverCaches has pods and Warnings about them. The uid of a pod is its name.
@@ -66,6 +68,7 @@ func planOf(service *corev1.Service, c *caches.Caches, edits ...func(*fixture)) 
 	return given(tableOf(nil), append(edits, func(f *fixture) {
 		f.state = f.withServers(readServers([]*corev1.Service{service}))
 		f.pods = readServerPods(c, f.used)
+		f.sizes = readSizes(f.sizes, f.pods)
 	})...).plan(options())
 }
 
@@ -155,4 +158,100 @@ func TestPodsOfServersEnqueueTheTable(t *testing.T) {
 	if c.isOfServerPod(nil, warningAbout("unknown", "x", 1)) || c.isOfServerPod(warningAbout("server", "x", 1), nil) {
 		t.Error("events about unknown pods, or that have expired, enqueue the table")
 	}
+}
+
+// saying is a pod whose init container has said something of quotas.
+func saying(said string, ready corev1.ConditionStatus) *corev1.Pod {
+	pod := podOf("a", 0, ready)
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "another", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "of others"}}},
+		{Name: wellknown.QuotasContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: said}}},
+	}
+	return pod
+}
+
+// TestServerSaysWhetherSizesAreEnforced: as its pod has it, and as before while there is none that says it.
+func TestServerSaysWhetherSizesAreEnforced(t *testing.T) {
+	service := serviceOf("efs-nfs", "nfs", authority(t), selecting("nfs"))
+	const noXFS = "the file system\nis not xfs"
+	for name, tt := range map[string]struct {
+		before map[string]string
+		pods   []*corev1.Pod
+		want   string // what is known afterwards; "unknown"
+	}{
+		"enforced":                      {nil, []*corev1.Pod{saying(wellknown.QuotasEnforced, corev1.ConditionTrue)}, wellknown.QuotasEnforced},
+		"not enforced":                  {nil, []*corev1.Pod{saying(noXFS, corev1.ConditionTrue)}, "the file system is not xfs"},
+		"not ready":                     {nil, []*corev1.Pod{saying(noXFS, corev1.ConditionFalse)}, "the file system is not xfs"},
+		"mended":                        {map[string]string{"nfs": "x"}, []*corev1.Pod{saying(wellknown.QuotasEnforced, corev1.ConditionTrue)}, wellknown.QuotasEnforced},
+		"without quotas":                {nil, []*corev1.Pod{podOf("a", 0, corev1.ConditionTrue)}, ""},
+		"without quotas any longer":     {map[string]string{"nfs": "x"}, []*corev1.Pod{podOf("a", 0, corev1.ConditionTrue)}, ""},
+		"moving":                        {map[string]string{"nfs": "x"}, nil, "x"},
+		"starting":                      {map[string]string{"nfs": "x"}, []*corev1.Pod{podOf("a", 0, corev1.ConditionFalse)}, "x"},
+		"starting for the first time":   {nil, []*corev1.Pod{podOf("a", 0, corev1.ConditionFalse)}, "unknown"},
+		"another server was there once": {map[string]string{"nfs-2": "x"}, nil, "unknown"},
+	} {
+		p := planOf(service, serverCaches(t, tt.pods), func(f *fixture) { f.sizes = tt.before })
+		got, known := p.sizes["nfs"]
+		if !known {
+			got = "unknown"
+		}
+		if got != tt.want || len(p.sizes) > 1 {
+			t.Errorf("%s: got %q of %q, want %q", name, got, p.sizes, tt.want)
+		}
+		n, found := noticeOf(p.notices, wellknown.EventSizesNotEnforced)
+		if want := !slices.Contains([]string{"", "unknown", wellknown.QuotasEnforced}, tt.want); found != want {
+			t.Errorf("%s: got %+v", name, n)
+		}
+		if found && (n.TypeOf() != status.SizesEnforced || n.Message != "the sizes of volumes are not enforced: "+tt.want || n.about != service || n.Subject.Name != "nfs") {
+			t.Errorf("%s: got %+v", name, n)
+		}
+	}
+}
+
+// TestSizesAreShownOfServersThatSayIt, and stay as another leader has written them until the server says it again.
+func TestSizesAreShownOfServersThatSayIt(t *testing.T) {
+	c, client := showing(t)
+	one := map[string]ports.Target{"nfs": target(20490)}
+	both := map[string]ports.Target{"nfs": target(20490), "fs-2": target(20491)}
+	show := func(servers map[string]ports.Target, sizes map[string]string) {
+		c.shown.Store(&shown{table: *tableOf(both), pinned: servers, servers: servers, sizes: sizes})
+	}
+	said := func(id string) string {
+		t.Helper()
+		syncAll(t, c)
+		if found := meta.FindStatusCondition(fileSystemOf(t, client, id).Conditions, status.SizesEnforced); found != nil {
+			return string(found.Status) + " " + found.Reason
+		}
+		return ""
+	}
+	expect := func(id, want string) {
+		t.Helper()
+		if got := said(id); got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
+	show(one, nil)
+	expect("nfs", "")
+	show(one, map[string]string{"nfs": wellknown.QuotasEnforced})
+	expect("nfs", "True AsExpected")
+	expect("fs-2", "")
+	show(one, map[string]string{"nfs": "no"})
+	c.tableEvents.report(t.Context(), nil, []notice{server{id: "nfs", service: &corev1.Service{}}.condition(wellknown.EventSizesNotEnforced, "no")})
+	expect("nfs", "False SizesNotEnforced")
+	c.objects, c.tableEvents = objectsMemory{}, reporter{Options: c.options} // of another leader
+	show(one, nil)
+	expect("nfs", "False SizesNotEnforced")
+	client.ClearActions()
+	expect("nfs", "False SizesNotEnforced")
+	for _, action := range client.Actions() {
+		if action.GetVerb() != "get" {
+			t.Errorf("written without a change: %v", action)
+		}
+	}
+	show(one, map[string]string{"nfs": ""})
+	expect("nfs", "")
+	show(one, map[string]string{"nfs": wellknown.QuotasEnforced})
+	expect("nfs", "True AsExpected")
+	show(nil, nil)
+	expect("nfs", "")
 }

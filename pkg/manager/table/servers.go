@@ -142,6 +142,9 @@ func (s state) serverConditions() (all []notice) {
 		if n, ok := one.notReady(pod, known); ok {
 			all = append(all, n)
 		}
+		if said := s.sizes[one.id]; said != "" && said != wellknown.QuotasEnforced {
+			all = append(all, one.condition(wellknown.EventSizesNotEnforced, "the sizes of volumes are not enforced: "+said))
+		}
 	}
 	if s.table.table == nil || s.pinned.table == nil {
 		return all

@@ -58,6 +58,7 @@ func (c *Controller) observeTable() state {
 	if c.caches.Services != nil {
 		s = s.withServers(readServers(caches.All[*corev1.Service](c.caches.Services)))
 		s.pods = readServerPods(c.caches, s.used)
+		s.sizes = readSizes(s.sizes, s.pods)
 	}
 	s.volumes = caches.All[*corev1.PersistentVolume](c.caches.Volumes)
 	for _, job := range caches.All[*batchv1.Job](c.caches.Jobs) {
