@@ -3,9 +3,9 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,7 +17,7 @@ import (
 
 // serverPod is the pod of an NFS server.
 type serverPod struct {
-	pod     *corev1.Pod // the one that is ready, or else the newest; nil if there is none
+	pod     *corev1.Pod // the one that is ready, or else the newest; empty if there is none
 	warning string      // the newest one about it, which has the output of its probe; ""
 }
 
@@ -29,20 +29,16 @@ func readServerPods(c *caches.Caches, servers []server) map[string]serverPod {
 		if one.service.Spec.Selector[wellknown.LabelServer] != one.id {
 			continue
 		}
-		var p serverPod
+		p := serverPod{pod: &corev1.Pod{}}
 		if pods := c.ServerPods(one.id); len(pods) > 0 {
-			p.pod = slices.MaxFunc(pods, compareServerPods)
+			p.pod = slices.MaxFunc(pods, func(a, b *corev1.Pod) int {
+				return cmp.Or(cmp.Compare(oneIf(mountjobs.IsReady(a)), oneIf(mountjobs.IsReady(b))), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+			})
 			p.warning = newestWarning(c.WarningsAbout(p.pod.UID))
 		}
 		all[one.id] = p
 	}
 	return all
-}
-
-func compareServerPods(a, b *corev1.Pod) int {
-	return cmp.Or(
-		cmp.Compare(oneIf(mountjobs.IsReady(a)), oneIf(mountjobs.IsReady(b))),
-		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 func newestWarning(events []corev1.Event) string {
@@ -52,27 +48,18 @@ func newestWarning(events []corev1.Event) string {
 	return slices.MaxFunc(events, func(a, b corev1.Event) int { return mountjobs.LastSeen(a).Compare(mountjobs.LastSeen(b)) }).Message
 }
 
+var numbersInText = regexp.MustCompile("[0-9]+")
+
 // notReady returns the condition of a server whose pod is not ready. Its volumes and its target stay as they are: clients
 // wait for it. A message that has other numbers, as of bytes that are free, is no news.
-func (s server) notReady(p serverPod, known bool) (n notice, holds bool) {
-	why := ""
-	switch pod := p.pod; {
-	case !known || pod != nil && mountjobs.IsReady(pod):
-		return notice{}, false
-	case pod == nil:
+func (s server) notReady(p serverPod) notice {
+	why := fmt.Sprintf("the pod %s of its server is not ready: %s: kubectl -n %s describe pod %s", p.pod.Name, p.problem(), p.pod.Namespace, p.pod.Name)
+	if p.pod.Name == "" {
 		why = fmt.Sprintf("its Service %s leads to no pod: kubectl -n %s get statefulsets,pods -l %s=%s", s.service.Name, s.service.Namespace, wellknown.LabelServer, s.id)
-	default:
-		why = fmt.Sprintf("the pod %s of its server is not ready: %s: kubectl -n %s describe pod %s", pod.Name, p.problem(), pod.Namespace, pod.Name)
 	}
-	withoutNumbers := strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, why)
-	n = s.condition(wellknown.EventServerNotReady, why)
-	n.Detail = withoutNumbers
-	return n, true
+	n := s.condition(wellknown.EventServerNotReady, why)
+	n.Detail = numbersInText.ReplaceAllString(why, "")
+	return n
 }
 
 // condition is one of a server, with an event on its Service, too.
@@ -86,14 +73,13 @@ func (p serverPod) problem() string {
 	if p.pod.DeletionTimestamp != nil {
 		return "it ends"
 	}
-	message := func(kind corev1.PodConditionType) string {
-		i := slices.IndexFunc(p.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-		if i < 0 {
-			return ""
+	said := p.warning
+	for _, c := range p.pod.Status.Conditions {
+		if c.Status == corev1.ConditionFalse {
+			said = cmp.Or(said, c.Message)
 		}
-		return p.pod.Status.Conditions[i].Message
 	}
-	return oneLine(cmp.Or(message(corev1.PodScheduled), p.warning, message(corev1.PodReady), "it starts"))
+	return oneLine(cmp.Or(said, "it starts"))
 }
 
 // readSizes returns what the init containers of servers say of quotas. While a pod ends, or one starts, what was said
@@ -101,26 +87,20 @@ func (p serverPod) problem() string {
 func readSizes(before map[string]string, pods map[string]serverPod) map[string]string {
 	now := map[string]string{}
 	for id, p := range pods {
-		if said, known := p.sizes(); known {
-			now[id] = said
-		} else if said, known := before[id]; known {
+		said, known := before[id]
+		if mountjobs.IsReady(p.pod) { // without having said anything, it has no quotas
+			said, known = "", true
+		}
+		for _, c := range p.pod.Status.InitContainerStatuses {
+			if ended := c.State.Terminated; c.Name == wellknown.QuotasContainer && ended != nil && ended.Message != "" {
+				said, known = oneLine(ended.Message), true
+			}
+		}
+		if known {
 			now[id] = said
 		}
 	}
 	return now
-}
-
-// sizes returns what the pod says of quotas. One that is ready without having said anything has none.
-func (p serverPod) sizes() (said string, known bool) {
-	if p.pod == nil {
-		return "", false
-	}
-	for _, c := range p.pod.Status.InitContainerStatuses {
-		if c.Name == wellknown.QuotasContainer && c.State.Terminated != nil && c.State.Terminated.Message != "" {
-			return oneLine(c.State.Terminated.Message), true
-		}
-	}
-	return "", mountjobs.IsReady(p.pod)
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

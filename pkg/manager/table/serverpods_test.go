@@ -82,7 +82,7 @@ func noticeOf(all []notice, reason string) (notice, bool) {
 func TestServerWithoutAReadyPodIsNotReady(t *testing.T) {
 	service := serviceOf("efs-nfs", "nfs", authority(t), selecting("nfs"))
 	starting, unscheduled, ending := podOf("b", 1, corev1.ConditionFalse), podOf("b", 1, corev1.ConditionFalse), podOf("b", 1, corev1.ConditionTrue)
-	unscheduled.Status.Conditions = append(unscheduled.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"})
+	unscheduled.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 	ending.DeletionTimestamp = &metav1.Time{Time: noon}
 	const full = "Readiness probe failed: [-] disk: it is full:\n3 MiB are free"
 	for name, tt := range map[string]struct {

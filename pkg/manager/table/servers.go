@@ -13,6 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -138,9 +139,8 @@ func (s state) serverConditions() (all []notice) {
 		all = append(all, n)
 	}
 	for _, one := range s.used {
-		pod, known := s.pods[one.id]
-		if n, ok := one.notReady(pod, known); ok {
-			all = append(all, n)
+		if p, known := s.pods[one.id]; known && !mountjobs.IsReady(p.pod) {
+			all = append(all, one.notReady(p))
 		}
 		if said := s.sizes[one.id]; said != "" && said != wellknown.QuotasEnforced {
 			all = append(all, one.condition(wellknown.EventSizesNotEnforced, "the sizes of volumes are not enforced: "+said))

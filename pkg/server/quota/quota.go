@@ -61,38 +61,30 @@ type outcome struct {
 	err  error
 }
 
-// Check returns why sizes cannot be enforced on the file system of a folder.
-func Check(folder string) error {
-	d, err := open(folder)
+// New returns the error for which sizes cannot be enforced on the disk.
+func New(o Options) (*Limiter, error) {
+	root, err := os.Open(o.Export)
 	if err != nil {
-		return err
-	}
-	return d.root.Close()
-}
-
-func open(folder string) (disk, error) {
-	root, err := os.Open(folder)
-	if err != nil {
-		return disk{}, fmt.Errorf("opening the folder of volumes: %w", err)
+		return nil, fmt.Errorf("opening the export: %w", err)
 	}
 	d := disk{root}
 	if err := d.check(); err != nil {
-		return disk{}, errors.Join(err, root.Close())
-	}
-	return d, nil
-}
-
-// New returns the error for which sizes cannot be enforced on the disk.
-func New(o Options) (*Limiter, error) {
-	d, err := open(o.Export)
-	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	return &Limiter{
 		options: o, disk: d, ledger: ledger{disk: d},
 		assigning: map[string]uint32{}, assigned: make(chan outcome, begunAtOnce), slots: make(chan struct{}, assignedAtOnce),
 		problems: map[string]error{},
 	}, nil
+}
+
+// Check returns why sizes cannot be enforced on the file system of a folder.
+func Check(folder string) error {
+	l, err := New(Options{Export: folder})
+	if err != nil {
+		return err
+	}
+	return l.disk.root.Close()
 }
 
 // Run limits directories until the context ends.
