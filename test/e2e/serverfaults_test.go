@@ -54,20 +54,27 @@ func (l *lab) serverFaultsAreNamed(ns string) {
 	l.expectSameWriter(ns, writer)
 }
 
-// wrongAuthorityIsNamed: tunnels refuse a server whose certificate is of another authority than the Service says.
+// wrongAuthorityIsNamed: tunnels refuse a server whose certificate is of another authority than the Service says, once
+// they have to connect.
 func (l *lab) wrongAuthorityIsNamed() {
 	l.Helper()
 	const key = "efs-stunnel.gnuthought.com/ca-certificates"
 	right := l.kubectl("-n", system, "get", "service", "efs-nfs-server", "-o", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/ca-certificates}`)
 	wrong := l.kubectl("-n", system, "get", "configmap", "efs-ca", "-o", `jsonpath={.data.ca\.crt}`)
 	l.kubectl("-n", system, "annotate", "--overwrite", "service", "efs-nfs-server", key+"="+wrong)
-	l.doctorNames("TunnelUnhealthy")
+	l.eventually("the agents to have the wrong authority", func() string {
+		l.onNode("node-2", "pkill -KILL --older 20 -x stunnel || true")
+		if out, _ := l.plugin("doctor"); !strings.Contains(out, "TunnelUnhealthy") {
+			return out
+		}
+		return ""
+	})
 	l.doctorNames("ertificate")
 	l.kubectl("-n", system, "annotate", "--overwrite", "service", "efs-nfs-server", key+"="+right)
 	l.doctorFindsNothing()
 }
 
-// expiredCertificateIsNamed: the server is not ready with one, and says so.
+// expiredCertificateIsNamed: a server that starts with one is not ready, and says so. One that runs keeps what it had.
 func (l *lab) expiredCertificateIsNamed() {
 	l.Helper()
 	const name = "efs-nfs-server-tls"
@@ -76,7 +83,8 @@ func (l *lab) expiredCertificateIsNamed() {
 	}
 	right := l.secret(name, "crt")
 	serve(l.expired(right))
-	l.doctorNames("expired")
+	l.kubectl("-n", system, "delete", "pod", "efs-nfs-server-0", "--grace-period=0", "--force")
+	l.doctorNames("the server's certificate is valid from")
 	serve(right)
 	l.doctorFindsNothing()
 }
