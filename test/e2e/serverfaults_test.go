@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// serverDisk is where the disk of the NFS server is mounted on the node that it is attached to.
+	// serverDisk names the folder of the disk of the NFS server, on the node that it is attached to.
 	serverDisk = "/var/lib/nfs-disk"
-	// attached is the label of that node, which the volume of the disk asks for.
+	// attached labels that node, and the volume of the disk asks for the label.
 	attached = "e2e-disk=attached"
 	// fillServerDisk leaves 2 MiB, less than the hundredth that the server asks for, and enough for the writer's lines.
 	fillServerDisk = `cd ` + serverDisk + ` && fallocate -l $(($(stat -f -c '%a * %S' .) - (2 << 20))) fill && sync -f fill`
