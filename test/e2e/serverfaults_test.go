@@ -130,12 +130,7 @@ func (l *lab) serverOutlivesItsNode(ns string) {
 	l.doctorNames("pod efs-nfs-server-0")
 	l.attach("node-2")
 	l.mountDisk("node-2")
-	l.eventually("the server to be on node-2", func() string {
-		if node := l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=nfs-server", "-o", "jsonpath={.items[*].spec.nodeName}"); node != "node-2" {
-			return "it is on " + node
-		}
-		return ""
-	})
+	l.eventually("the server to be on node-2", func() string { return l.serverIsNotOn("node-2") })
 	l.wait(system, "condition=Ready", "pod/efs-nfs-server-0")
 	all := l.waitForWriterLines(ns, len(before)+10)
 	l.Logf("PAUSE %5.2f s: the NFS server's node deleted", longestPause(all, len(before)).Seconds())
@@ -146,7 +141,55 @@ func (l *lab) serverOutlivesItsNode(ns string) {
 	l.waitForAgents()
 	l.apply(ns, readerPod)
 	l.wait(ns, "condition=Ready", "pod/listener")
+	l.expectLocked(ns)
 	l.doctorFindsNothing()
+}
+
+// serverIsDrained from node-2, and its disk attached to node-1. The server ends in order, and keeps the locks.
+func (l *lab) serverIsDrained(ns string) {
+	l.Helper()
+	before := l.waitForWriterLines(ns, 10)
+	_, writer := l.writerOf(ns)
+	l.kubectl("cordon", "node-2")
+	l.evict(system, "efs-nfs-server-0")
+	// The kubelet has a mount of its own until the pod has ended. On two nodes at once, the disk would be destroyed.
+	l.onNode("node-2", `[ "$(grep -c ' xfs ' /proc/mounts)" = 1 ] && umount `+serverDisk)
+	l.kubectl("label", "node", "node-2", "e2e-disk-")
+	l.attach("node-1")
+	l.mountDisk("node-1")
+	l.eventually("the server to be on node-1", func() string { return l.serverIsNotOn("node-1") })
+	l.wait(system, "condition=Ready", "pod/efs-nfs-server-0")
+	l.kubectl("uncordon", "node-2")
+	all := l.waitForWriterLines(ns, len(before)+10)
+	l.Logf("PAUSE %5.2f s: the NFS server's node drained", longestPause(all, len(before)).Seconds())
+	l.expectSameWriter(ns, writer)
+	l.expectLocked(ns)
+}
+
+func (l *lab) serverIsNotOn(node string) (reason string) {
+	l.Helper()
+	is := l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=nfs-server", "-o", "jsonpath={.items[*].spec.nodeName}")
+	if is != node {
+		return "it is on " + is
+	}
+	return ""
+}
+
+// lockHolder has a lock on the writer's node for as long as it runs.
+var lockHolder = strings.NewReplacer("name: listener", "name: holder", "podAntiAffinity", "podAffinity",
+	"until [ -s /data/lines ]; do sleep 1; done; tail -n +1 -f /data/lines", "exec flock /data/lock sleep infinity").Replace(readerPod)
+
+// expectLocked has the other node ask for the lock, which the server must have given back to its holder.
+func (l *lab) expectLocked(ns string) {
+	l.Helper()
+	l.kubectl("-n", ns, "exec", "listener", "--", "sh", "-c", "flock -n -E 9 /data/lock true; [ $? = 9 ]")
+}
+
+// logServerResources logs what the server has used on its node, page cache not included.
+func (l *lab) logServerResources(node string) {
+	l.Helper()
+	const read = `cd /sys/fs/cgroup/$(cut -d: -f3 /proc/$(pgrep -x ganesha.nfsd)/cgroup) && grep -E '^(anon|file|kernel) ' memory.stat && cat memory.peak && grep usage_usec cpu.stat`
+	l.Logf("SERVER %s", strings.ReplaceAll(l.onNode(node, read), "\n", ", "))
 }
 
 func (l *lab) doctorNames(text string) {

@@ -16,9 +16,9 @@ const standalone = "test/e2e/testdata/standalone"
 // loses its node, and what a claim leaves is removed from the server's disk.
 func serverOfOurOwnServes(l *lab) {
 	l.run("hack/images/lab", "nfs-server")
-	l.attach("node-1")
-	l.makeXFS("node-1", "/run/san/disk")
-	l.mountDisk("node-1")
+	l.attach("node-2")
+	l.makeXFS("node-2", "/run/san/disk")
+	l.mountDisk("node-2")
 	l.kubectl("apply", "-f", "deploy/kustomize/base/namespace.yaml")
 	l.kubectl("-n", system, "create", "configmap", "efs-ca", "--from-file=ca.crt="+l.dir+"/pki/efs-ca.crt")
 	l.kubectl("apply", "-k", standalone)
@@ -27,8 +27,8 @@ func serverOfOurOwnServes(l *lab) {
 	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"SizesEnforced\")].status}=True", "efsfs/nfs")
 
 	ns := l.namespace("standalone")
-	l.apply(ns, sized("data", "64Mi")+onNodeTwo(writerSet)+readerPod)
-	l.wait(ns, "condition=Ready", "pod/listener")
+	l.apply(ns, sized("data", "64Mi")+onNodeTwo(writerSet)+readerPod+lockHolder)
+	l.wait(ns, "condition=Ready", "pod/listener", "pod/holder")
 	before := l.waitForWriterLines(ns, 10)
 	_, writer := l.writerOf(ns)
 	l.kubectl("-n", system, "delete", "pod", "efs-nfs-server-0", "--grace-period=0", "--force")
@@ -36,14 +36,17 @@ func serverOfOurOwnServes(l *lab) {
 	all := l.waitForWriterLines(ns, len(before)+10)
 	l.Logf("PAUSE %5.2f s: the NFS server's pod killed", longestPause(all, len(before)).Seconds())
 	l.expectSameWriter(ns, writer)
+	l.expectLocked(ns)
 
 	l.doctorFindsNothing()
+	l.serverIsDrained(ns)
 	l.serverFaultsAreNamed(ns)
 	l.serverOutlivesItsNode(ns)
 	if out := l.onNode("node-2", "ls "+serverDisk+"/export/"+ns); !strings.HasPrefix(out, "data-") {
 		l.Errorf("the server's disk has %q in the claim's namespace", out)
 	}
 	l.sizesAreLimits(ns)
+	l.logServerResources("node-2")
 	l.kubectl("-n", ns, "delete", "statefulsets,pods,pvc", "--all", "--timeout="+limit.String())
 	l.eventually("the directory to go to the trash", func() string { return l.onNode("node-2", "ls "+serverDisk+"/export/"+ns+" 2>/dev/null || true") })
 }
@@ -62,7 +65,7 @@ func (l *lab) makeXFS(node, file string) {
 	l.onNode(node, fmt.Sprintf("echo %s | base64 -d | busybox xzcat | dd of=%[2]s bs=64k iflag=fullblock conv=sparse status=none && truncate -s 320M %[2]s", packed, file))
 }
 
-// onNodeTwo is the writer on the node that the server is not on.
+// onNodeTwo is the writer on the node that keeps its power.
 func onNodeTwo(writer string) string {
 	return strings.Replace(writer, "    spec:\n", "    spec:\n      nodeSelector: {kubernetes.io/hostname: node-2}\n", 1)
 }
