@@ -51,9 +51,12 @@ func TestOperationsOfAJobThatEndsBadlyAreRepeated(t *testing.T) {
 			claims = append(claims, first)
 			f.waitForBound(claims...)
 			f.expectVolumes(claims...)
-			jobs := f.mountJobs()
-			if len(jobs) != 3 || len(f.operationsOf(jobs[1])) != all || len(f.operationsOf(jobs[2])) != tt.again {
-				t.Fatalf("Jobs %q, the last one with %d operations\n%s", namesOf(jobs), len(f.operationsOf(jobs[len(jobs)-1])), f.Dump())
+			jobs, again := f.mountJobs(), 0
+			for _, job := range jobs[min(2, len(jobs)):] { // one, unless the machine is so slow that some are tried before others
+				again += len(f.operationsOf(job))
+			}
+			if len(jobs) < 3 || len(f.operationsOf(jobs[1])) != all || again != tt.again {
+				t.Fatalf("Jobs %q, after the second one with %d operations\n%s", namesOf(jobs), again, f.Dump())
 			}
 			if tt.avoids {
 				f.expectAvoided(jobs[2], f.Nodes[0])

@@ -75,7 +75,9 @@ func TestReaderWithoutConsentGetsNothing(t *testing.T) {
 	f, owner, path, web := newSharing(t)
 	plain := f.NewClass("plain", nil).Name
 	reads := f.Team + "/reports"
-	f.waitForRejection(f.NewClaim("stranger", f.class, f.reading(web, reads)), "cannot be read from here", wellknown.AnnotationReaders)
+	stranger := f.NewClaim("stranger", f.class, f.reading(web, reads))
+	f.waitForRejection(stranger, "cannot be read from here", wellknown.AnnotationReaders)
+	f.deleteClaims(stranger) // or it would read as soon as the owner consents, and it is looked at again
 	f.letRead(owner, web)
 	writes := func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
