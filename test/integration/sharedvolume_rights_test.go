@@ -5,12 +5,16 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -44,9 +48,11 @@ func TestSharedVolumesNeedTheRightsOfTheirComponent(t *testing.T) {
 	f.runSharedVolume(object)
 }
 
-// grant applies a file of roles, policies and bindings for the environment's own service account.
+// grant applies a file of roles, policies and bindings for the environment's own service account, and waits until the
+// apiserver's authorizer has observed them.
 func (f *fixture) grant(file string) {
 	f.Helper()
+	rules, bindings := map[string][]rbacv1.PolicyRule{}, []*rbacv1.RoleBinding{}
 	text, err := os.ReadFile(file)
 	f.check(err)
 	const user = "system:serviceaccount:"
@@ -74,5 +80,44 @@ func (f *fixture) grant(file string) {
 		f.Cleanup(func() {
 			f.check(client.Delete(context.WithoutCancel(f.Context()), object.GetName(), metav1.DeleteOptions{}))
 		})
+		switch object.GetKind() {
+		case "Role", "ClusterRole":
+			role := &rbacv1.Role{}
+			f.check(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role))
+			rules[role.Kind+role.Name] = role.Rules
+		case "RoleBinding", "ClusterRoleBinding":
+			binding := &rbacv1.RoleBinding{}
+			f.check(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding))
+			bindings = append(bindings, binding)
+		}
+	}
+	for _, binding := range bindings {
+		f.waitForRules(binding, rules[binding.RoleRef.Kind+binding.RoleRef.Name])
+	}
+}
+
+// waitForRules waits until the subjects of a binding, which may be a ClusterRoleBinding, may do what each rule says.
+func (f *fixture) waitForRules(binding *rbacv1.RoleBinding, rules []rbacv1.PolicyRule) {
+	f.Helper()
+	for _, subject := range binding.Subjects {
+		for _, rule := range rules {
+			what := &authorizationv1.ResourceAttributes{
+				Namespace: binding.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			}
+			what.Resource, what.Subresource, _ = strings.Cut(what.Resource, "/")
+			if len(rule.ResourceNames) > 0 {
+				what.Name = rule.ResourceNames[0]
+			}
+			user := "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+			f.Eventually(fmt.Sprintf("%s may %s %s", user, what.Verb, what.Resource), func(ctx context.Context) error {
+				review, err := f.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: what},
+				}, metav1.CreateOptions{})
+				if err == nil && !review.Status.Allowed {
+					err = errors.New(review.Status.Reason)
+				}
+				return err
+			})
+		}
 	}
 }
