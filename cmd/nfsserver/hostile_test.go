@@ -183,6 +183,47 @@ func TestServerLives(t *testing.T) {
 	}
 }
 
+// TestDiskIsServedOnce: of two pods with one disk, which Kubernetes can run on a node, the second one waits, and says so.
+func TestDiskIsServedOnce(t *testing.T) {
+	c := newContainer(t)
+	disk := filepath.Join(c.folder, "mounted")
+	c.check(os.Mkdir(disk, 0o755))
+	c.run("sh", "-c", "mount "+c.disk()+" "+disk)
+	c.Cleanup(func() { c.check(unix.Unmount(disk, unix.MNT_DETACH)) })
+	recovery := filepath.Join(disk, "recovery")
+	c.check(os.Mkdir(recovery, 0o700))
+	lock := func() *os.File {
+		t.Helper()
+		file, err := os.Open(recovery)
+		c.check(err)
+		c.Cleanup(func() { _ = file.Close() }) // may be closed
+		return file
+	}
+	first := lock()
+	c.check(unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	c.start("--bind "+disk, capabilities())
+	c.await("waiting", func() (bool, any) {
+		_, text, err := c.get("/readyz")
+		return strings.Contains(text, "another server still serves the disk"), fmt.Sprint(text, err)
+	})
+	if got := c.children(); len(got) > 0 {
+		t.Errorf("beside another server runs %q", got)
+	}
+	c.check(first.Close())
+	c.awaitReady()
+	if err := unix.Flock(int(lock().Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("locking a disk that is served: got %v, want %v", err, unix.EWOULDBLOCK)
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.find("ganesha.nfsd")))
+	c.check(err)
+	if !slices.ContainsFunc(links, func(link string) bool {
+		to, _ := os.Readlink(link) // one that was closed meanwhile is another
+		return strings.HasSuffix(to, "/recovery")
+	}) {
+		t.Error("Ganesha has no copy of the lock, which would end with its parent")
+	}
+}
+
 // TestFullDiskIsNamed: it is not ready, and answers readers and deletions.
 func TestFullDiskIsNamed(t *testing.T) {
 	c := newContainer(t)

@@ -71,7 +71,7 @@ func TestReadinessNamesTheCertificate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // what waits for a certificate stops after the first look
 	s := &server{options: Options{Certificates: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, readiness: &readiness{}}
-	if s.waitForCertificate(ctx) {
+	if s.wait(ctx, s.options.Certificates, s.firstCertificate) {
 		t.Fatal("there is a certificate in an empty folder")
 	}
 	if err := s.readiness.probe(t.Context(), 1); err == nil || !strings.Contains(err.Error(), certificateName+": no such file") {

@@ -87,6 +87,24 @@ func makeFolder(path string, mode fs.FileMode) error {
 	return nil
 }
 
+var errServed = errors.New("another server still serves the disk; waiting until it has ended")
+
+// lockFolder locks a folder until all copies of the file are closed. It returns errServed while another process has it.
+func lockFolder(path string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("locking the disk: %w", err)
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return file, nil
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errServed
+	}
+	return nil, errors.Join(fmt.Errorf("locking the disk: %w", err), file.Close())
+}
+
 // checkSpace returns an error if less than a hundredth of the disk is free: readers and deletions go on, and writers fail.
 func checkSpace(data string) error {
 	var s unix.Statfs_t

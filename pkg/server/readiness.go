@@ -29,7 +29,7 @@ type readiness struct {
 
 	mu   sync.Mutex
 	leaf *x509.Certificate // guarded by mu; nil before the first certificate
-	lack error             // guarded by mu; why there is none
+	lack error             // guarded by mu; why there is none yet
 	err  error             // guarded by mu; of the last probe
 }
 
@@ -73,7 +73,7 @@ func (r *readiness) expected() (*x509.Certificate, error) {
 func (r *readiness) probe(ctx context.Context, xid uint32) error {
 	leaf, lack := r.expected()
 	if leaf == nil {
-		return fmt.Errorf("there is no usable certificate of the server yet: %w", lack)
+		return lack
 	}
 	if err := checkTime(leaf, time.Now()); err != nil {
 		return err

@@ -60,6 +60,7 @@ const (
 	// certificateInterval is the time between two reads of the certificates. The kubelet takes up to a minute
 	// to update them.
 	certificateInterval = 5 * time.Second
+	waitInterval        = time.Second // the certificate exists, or another server ends
 	reapInterval        = 5 * time.Second
 	// Together these are less than the usual 30 s of a pod's termination grace period.
 	stunnelGrace = 3 * time.Second
@@ -73,6 +74,7 @@ type server struct {
 	stunnel, ganesha *child
 	readiness        *readiness
 	probeAuthority   string   // PEM, which stunnel trusts beside the authorities of clients
+	lock             *os.File // of the disk
 	socket           *os.File // on which stunnel accepts connections
 	served           pair     // with which stunnel serves; zero before the first
 }
@@ -110,12 +112,16 @@ func Run(ctx context.Context, o Options) error {
 
 // serve runs both programs until the context ends.
 func (s *server) serve(ctx context.Context) {
+	if !s.wait(ctx, s.options.Data, s.lockDisk) {
+		return
+	}
+	defer s.lock.Close()
 	ganeshaCtx, stopGanesha := context.WithCancel(context.WithoutCancel(ctx))
 	var ganesha sync.WaitGroup
 	defer ganesha.Wait()
 	defer stopGanesha()
 	ganesha.Go(func() { s.ganesha.run(ganeshaCtx) })
-	if !s.waitForCertificate(ctx) {
+	if !s.wait(ctx, s.options.Certificates, s.firstCertificate) {
 		return
 	}
 	var beside sync.WaitGroup
@@ -221,6 +227,7 @@ func (s *server) stunnelCommand() *exec.Cmd {
 func (s *server) ganeshaCommand() *exec.Cmd {
 	o := s.options
 	cmd := s.launch(ganeshaTitle, o.Ganesha, "-F", "-L", "STDOUT", "-N", "EVENT", "-f", o.file("ganesha.conf"), "-p", o.file("ganesha.pid"))
+	cmd.ExtraFiles = []*os.File{s.lock}
 	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+o.file("no-bus"))
 	return cmd
 }
@@ -241,25 +248,39 @@ func (s *server) limit(ctx context.Context) {
 	limiter.Run(ctx)
 }
 
-// waitForCertificate reports whether there is a certificate, for which it waits until the context ends.
-func (s *server) waitForCertificate(ctx context.Context) bool {
+// wait tries what the server needs of a path until that succeeds, which it reports, or the context ends.
+func (s *server) wait(ctx context.Context, path string, try func() error) bool {
 	shown := ""
 	for {
-		_, err := s.updateCertificate(time.Now())
+		err := try()
 		if err == nil {
 			return true
 		}
 		s.readiness.serve(nil, err)
 		if err.Error() != shown {
 			shown = err.Error()
-			s.options.Log.Warn("waiting for a certificate", "path", s.options.Certificates, "err", err)
+			s.options.Log.Warn("not serving yet", "path", path, "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(certificateInterval):
+		case <-time.After(waitInterval):
 		}
 	}
+}
+
+// lockDisk locks the disk for this server and the Ganesha that inherits the lock. Kubernetes may start a pod while the
+// deleted one of the same name still runs, and locks of clients would have two holders.
+func (s *server) lockDisk() (err error) {
+	s.lock, err = lockFolder(s.disk.recovery)
+	return err
+}
+
+func (s *server) firstCertificate() error {
+	if _, err := s.updateCertificate(time.Now()); err != nil {
+		return fmt.Errorf("there is no usable certificate of the server yet: %w", err)
+	}
+	return nil
 }
 
 // followCertificates has stunnel serve with new certificates. It keeps open connections.
