@@ -10,8 +10,9 @@ LAB_NAME ?= default
 TESTED  := $(CURDIR)/bin/test
 TESTSUM := $(CURDIR)/bin/gotestsum
 # The integration tests wait more than they work, so two halves run at once, each with a cluster of
-# its own.
-INTEGRATION = $(TESTSUM) --jsonfile $(TESTED)/integration-$(1).json -- -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
+# its own. Like unit tests, they run again when the code, the files that they read or the cluster's
+# programs have changed.
+INTEGRATION = $(TESTSUM) --jsonfile $(TESTED)/integration-$(1).json -- -tags integration -p 1 -parallel 6 -timeout 2h
 HALF        := SharedVolume|Claim
 E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) $(TESTSUM) --format standard-verbose --jsonfile $(TESTED)/e2e.json -- -tags e2e -count=1 -timeout 5h -parallel 4 ./test/e2e
 # Another version of Kubernetes than 1.37 for the lab and for integration: KUBE=1.34, 1.35 or 1.36.
