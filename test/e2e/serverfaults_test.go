@@ -121,7 +121,7 @@ func (l *lab) secret(name, what string) []byte {
 
 // serverOutlivesItsNode: a node that has lost its power is deleted, its disk attached to another one, and the server
 // scheduled there. The writer on that node goes on, with every line.
-func (l *lab) serverOutlivesItsNode(ns string) {
+func (l *lab) serverOutlivesItsNode(ns, volume string) {
 	l.Helper()
 	before := l.waitForWriterLines(ns, 10)
 	_, writer := l.writerOf(ns)
@@ -141,12 +141,12 @@ func (l *lab) serverOutlivesItsNode(ns string) {
 	l.waitForAgents()
 	l.apply(ns, readerPod)
 	l.wait(ns, "condition=Ready", "pod/listener")
-	l.expectLocked(ns)
+	l.expectLocked("node-1", volume)
 	l.doctorFindsNothing()
 }
 
 // serverIsDrained from node-2, and its disk attached to node-1. The server ends in order, and keeps the locks.
-func (l *lab) serverIsDrained(ns string) {
+func (l *lab) serverIsDrained(ns, volume string) {
 	l.Helper()
 	before := l.waitForWriterLines(ns, 10)
 	_, writer := l.writerOf(ns)
@@ -163,7 +163,31 @@ func (l *lab) serverIsDrained(ns string) {
 	all := l.waitForWriterLines(ns, len(before)+10)
 	l.Logf("PAUSE %5.2f s: the NFS server's node drained", longestPause(all, len(before)).Seconds())
 	l.expectSameWriter(ns, writer)
-	l.expectLocked(ns)
+	l.expectLocked("node-1", volume)
+}
+
+// serverDiskIsRestored from a snapshot, in the steps of docs/tasks/nfs-server.md. What was written after it is gone.
+func (l *lab) serverDiskIsRestored(ns string) {
+	l.Helper()
+	const disk, snapshot = "/run/san/disk", "/run/san/snapshot"
+	l.kubectl("-n", ns, "exec", "listener", "--", "sh", "-ec", `rm /data/fill && echo "worth keeping" > /data/saved`)
+	l.onNode("node-2", fmt.Sprintf("fsfreeze -f %[1]s; cp --sparse=always %[2]s %[3]s; fsfreeze -u %[1]s", serverDisk, disk, snapshot))
+	l.kubectl("-n", ns, "exec", "listener", "--", "sh", "-ec", "mv /data/saved /data/lost")
+
+	l.kubectl("-n", ns, "delete", "statefulsets,pods", "--all", "--timeout="+limit.String())
+	l.kubectl("-n", system, "scale", "statefulset/efs-nfs-server", "--replicas=0")
+	l.wait(system, "delete", "pod/efs-nfs-server-0")
+	l.kubectl("-n", system, "delete", "pvc", "data-efs-nfs-server-0")
+	l.kubectl("patch", "pv", "disk", "--type=merge", "--patch", `{"spec": {"claimRef": null}}`) // the restored one takes its place
+	l.onNode("node-2", fmt.Sprintf("umount %s && mv %s %s", serverDisk, snapshot, disk))
+	l.mountDisk("node-2")
+	l.kubectl("-n", system, "scale", "statefulset/efs-nfs-server", "--replicas=1")
+	l.wait("default", "jsonpath={.status.conditions[?(@.type==\"Usable\")].status}=True", "efsfs/nfs")
+
+	l.apply(ns, readerPod)
+	l.wait(ns, "condition=Ready", "pod/listener")
+	l.kubectl("-n", ns, "exec", "listener", "--", "sh", "-ec", `[ "$(cat /data/saved)" = "worth keeping" ] && [ ! -e /data/lost ]`)
+	l.doctorFindsNothing()
 }
 
 func (l *lab) serverIsNotOn(node string) (reason string) {
@@ -175,14 +199,29 @@ func (l *lab) serverIsNotOn(node string) (reason string) {
 	return ""
 }
 
-// lockHolder has a lock on the writer's node for as long as it runs.
-var lockHolder = strings.NewReplacer("name: listener", "name: holder", "podAntiAffinity", "podAffinity",
-	"until [ -s /data/lines ]; do sleep 1; done; tail -n +1 -f /data/lines", "exec flock /data/lock sleep infinity").Replace(readerPod)
-
-// expectLocked has the other node ask for the lock, which the server must have given back to its holder.
-func (l *lab) expectLocked(ns string) {
+// takeLock has a process on a node lock a file of a volume until its node ends or releaseLock ends the process.
+func (l *lab) takeLock(node, volume string) {
 	l.Helper()
-	l.kubectl("-n", ns, "exec", "listener", "--", "sh", "-c", "flock -n -E 9 /data/lock true; [ $? = 9 ]")
+	l.onVolume(node, volume, "exec 9> lock && flock -n 9 && cd / && { nohup "+lockHolder+" > /dev/null 2>&1 & }")
+}
+
+const lockHolder = "sleep 1000000"
+
+func (l *lab) releaseLock(node string) {
+	l.Helper()
+	l.onNode(node, "pkill -f '^"+lockHolder+"'")
+}
+
+// expectLocked has another node ask for the lock, which the server must have given back to its holder.
+func (l *lab) expectLocked(node, volume string) {
+	l.Helper()
+	l.onVolume(node, volume, "flock -n -E 9 lock true; [ $? = 9 ]")
+}
+
+// onVolume runs a command in the directory at which a node has mounted a volume.
+func (l *lab) onVolume(node, volume, command string) (output string) {
+	l.Helper()
+	return l.onNode(node, "dir=$(grep -m 1 '/"+volume+" ' /proc/mounts | cut -d ' ' -f 2)\n[ -n \"$dir\" ] && cd \"$dir\" || exit 1\n"+command)
 }
 
 // logServerResources logs what the server has used on its node, page cache not included.
