@@ -131,8 +131,7 @@ type Controller struct {
 }
 
 // New makes the loops and has the caches enqueue their keys; it starts nothing. Without an API,
-// pinned targets are the only ones. An error says which option is wrong or which metric exists
-// already.
+// pinned targets are the only ones. An error says which option is wrong.
 func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
 	if o.Namespace == "" || o.PollingInterval <= 0 {
 		return nil, fmt.Errorf("making the discovery loop: namespace %q, polling interval %s: want a name, and a time above 0", o.Namespace, o.PollingInterval)
@@ -142,17 +141,13 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	}
 	log := o.Log // the queues name their loops themselves
 	o.Log = o.Log.With("controller", controlLoop)
-	d := &Controller{options: o, client: client, caches: c}
+	d := &Controller{options: o, client: client, caches: c, metrics: newMetrics(o.Metrics)}
 	d.tableEvents.Options, d.rootEvents.Options = o, o
 	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts, viewKey: d.syncView, objectsKey: d.syncObjects}
 	d.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "loop",
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
 	}, func(ctx context.Context, key string) (time.Duration, error) { return syncs[key](ctx, key) })
-	var err error
-	if d.metrics, err = newMetrics(o); err != nil {
-		return nil, err
-	}
 	if api != nil {
 		d.metrics.interval = o.PollingInterval
 		d.poller = newPoller(api, o, d.metrics.failures.Inc, func() { d.queue.Add(tableKey) })

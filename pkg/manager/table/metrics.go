@@ -1,12 +1,10 @@
 package table
 
 import (
-	"fmt"
-	"maps"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 const metricsPrefix = "efs_stunnel_manager_"
@@ -39,25 +37,28 @@ type numbers map[string]map[string]float64
 // one is the number of a gauge without a label.
 func one(value float64) map[string]float64 { return map[string]float64{"": value} }
 
-// metrics collects its gauges from the latest numbers, so that no series outlives its file
-// system, and a standby has none.
+// metrics has gauges as vectors, also those without a label, so that a standby has no series of them.
 type metrics struct {
 	interval    time.Duration // between polls of the API, 0 if there is none; set before the first show
-	latest      atomic.Pointer[numbers]
-	gauges      map[string]*prometheus.Desc
+	gauges      map[string]*prometheus.GaugeVec
+	shown       numbers // by the loop of the table, which alone shows some
 	failures    prometheus.Counter
 	corrections prometheus.Counter
 	rootWrites  prometheus.Counter
 	notStored   prometheus.Counter
 }
 
-func newMetrics(o Options) (*metrics, error) {
+func newMetrics(registry prometheus.Registerer) *metrics {
+	register := promauto.With(registry)
+	counter := func(name, help string) prometheus.Counter {
+		return register.NewCounter(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help})
+	}
 	m := &metrics{
 		failures:    counter("discovery_failures_total", "Polls of the EFS API, and single requests to it, that failed."),
 		corrections: counter("port_corrections_total", "Volumes whose port= was rewritten."),
 		rootWrites:  counter("root_volume_writes_total", "Writes that created, repaired or removed root volumes and root claims."),
 		notStored:   counter("table_write_failures_total", "Writes of the table that the apiserver refused, conflicts aside."),
-		gauges:      map[string]*prometheus.Desc{},
+		gauges:      map[string]*prometheus.GaugeVec{}, shown: numbers{},
 	}
 	for _, g := range []struct {
 		name, help string
@@ -74,58 +75,38 @@ func newMetrics(o Options) (*metrics, error) {
 		{pollInterval, "--efs-polling-interval. Leader only, absent with --discovery none.", nil},
 		{unreadable, "1 while that ConfigMap cannot be read.", []string{"config_map"}},
 	} {
-		m.gauges[g.name] = prometheus.NewDesc(metricsPrefix+g.name, g.help, g.labels, nil)
+		m.gauges[g.name] = register.NewGaugeVec(prometheus.GaugeOpts{Name: metricsPrefix + g.name, Help: g.help}, g.labels)
 	}
-	for _, c := range []prometheus.Collector{m.failures, m.corrections, m.rootWrites, m.notStored, m} {
-		if err := o.Metrics.Register(c); err != nil {
-			return nil, fmt.Errorf("registering metrics of discovery: %w", err)
-		}
-	}
-	return m, nil
+	return m
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help})
-}
-
-// show publishes numbers. Gauges that are not among them stay as they were.
+// show publishes numbers, and drops the series that they no longer have. Gauges that are not among them stay as they were.
 func (m *metrics) show(n numbers) {
-	next := numbers{}
-	if before := m.latest.Load(); before != nil {
-		maps.Copy(next, *before)
+	if m.interval > 0 {
+		m.gauges[pollInterval].WithLabelValues().Set(m.interval.Seconds())
 	}
-	maps.Copy(next, n)
-	m.latest.Store(&next)
-}
-
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range m.gauges {
-		descs <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	latest := m.latest.Load()
-	if latest == nil {
-		return
-	}
-	for name, values := range *latest {
+	for name, values := range n {
 		if m.interval == 0 && (name == lastSuccess || name == identity) {
 			continue
 		}
 		for label, value := range values {
-			labels := []string{label}
-			if label == "" {
-				labels = nil
-			}
-			out <- prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, labels...)
+			m.gauges[name].WithLabelValues(labels(label)...).Set(value)
 		}
+		for label := range m.shown[name] {
+			if _, still := values[label]; !still {
+				m.gauges[name].DeleteLabelValues(labels(label)...)
+			}
+		}
+		m.shown[name] = values
 	}
-	if m.interval > 0 {
-		out <- prometheus.MustNewConstMetric(m.gauges[pollInterval], prometheus.GaugeValue, m.interval.Seconds())
+}
+
+// labels returns the values of a gauge's labels.
+func labels(label string) []string {
+	if label == "" {
+		return nil
 	}
+	return []string{label}
 }
 
 // seconds are those since 1970, 0 for never.
