@@ -61,14 +61,17 @@ func firstOperations(job *batchv1.Job) ([]operations.Operation, error) {
 	return operations.Decode([]byte(sent))
 }
 
-// Operations returns those of all batches that a mount Job has. The error is ErrFormat.
-func Operations(job *batchv1.Job) (ops []operations.Operation, err error) {
+// Operations returns those of the batches of a mount Job that are wanted, by their numbers; nil wants all. The error
+// is ErrFormat.
+func Operations(job *batchv1.Job, wanted func(batch int) bool) (ops []operations.Operation, err error) {
 	batches, err := Batches(job)
 	if err != nil {
 		return nil, err
 	}
 	for _, batch := range batches {
-		ops = append(ops, batch.Operations...)
+		if wanted == nil || wanted(batch.Number) {
+			ops = append(ops, batch.Operations...)
+		}
 	}
 	return ops, nil
 }

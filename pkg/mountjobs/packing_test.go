@@ -170,7 +170,7 @@ func checkBatch(t *testing.T, batch []operations.Operation, maxCount int) {
 		}
 		volumes[operation.Volume] = true
 	}
-	arrived, err := mountjobs.Operations(newJob(t, batch))
+	arrived, err := mountjobs.Operations(newJob(t, batch), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

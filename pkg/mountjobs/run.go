@@ -46,7 +46,7 @@ const noReport = "mountjob: "
 func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	mine := podsOf(job, pods)
 	for _, pod := range mine {
-		if !isOver(pod) {
+		if !IsPodOver(pod) {
 			return observeLive(job, pod, now)
 		}
 	}
@@ -85,7 +85,8 @@ func NewestPod(job *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-func isOver(pod *corev1.Pod) bool {
+// IsPodOver reports whether a pod of a Job has ended, or at least mountjob has.
+func IsPodOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		ContainerOf(pod).State.Terminated != nil
 }

@@ -45,7 +45,7 @@ func namesOf(jobs []batchv1.Job) []string {
 
 func (f *fixture) operationsOf(job batchv1.Job) []operations.Operation {
 	f.Helper()
-	ops, err := mountjobs.Operations(&job)
+	ops, err := mountjobs.Operations(&job, nil)
 	f.check(err)
 	return ops
 }

@@ -115,7 +115,7 @@ func operationsOf(job *batchv1.Job) []string {
 	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
 		return nil
 	}
-	ops, _ := mountjobs.Operations(job) // the jobs loop reports the error
+	ops, _ := mountjobs.Operations(job, nil) // the jobs loop reports the error
 	values := make([]string, 0, 2*len(ops))
 	for _, o := range ops {
 		values = append(values, o.Volume, o.Path)

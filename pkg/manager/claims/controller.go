@@ -171,7 +171,7 @@ func (c *Controller) claimsOf(object any) []types.UID {
 	case *storagev1.StorageClass:
 		return c.unboundOf(o.Name)
 	case *batchv1.Job:
-		return claimsOfJob(o, func(int) bool { return true })
+		return claimsOfJob(o, nil)
 	}
 	return nil
 }
@@ -191,24 +191,16 @@ func (c *Controller) unboundOf(class string) []types.UID {
 	return uids
 }
 
-// claimsOfJob returns the claims of some batches of a Job, none for a Job that was used, or that cannot be read.
+// claimsOfJob returns the claims of the wanted batches of a Job, none for a Job that was used, or that cannot be read.
 func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
 	if name, ok := mountjobs.ParseName(job.Name); !ok || !name.Kind.HasOperations() {
 		return nil
 	}
-	batches, err := mountjobs.Batches(job)
-	if err != nil {
-		return nil
-	}
+	ops, _ := mountjobs.Operations(job, wanted) // the jobs loop reports the error
 	var uids []types.UID
-	for _, batch := range batches {
-		if !wanted(batch.Number) {
-			continue
-		}
-		for _, o := range batch.Operations {
-			if o.ClaimUID != "" {
-				uids = append(uids, types.UID(o.ClaimUID))
-			}
+	for _, o := range ops {
+		if o.ClaimUID != "" {
+			uids = append(uids, types.UID(o.ClaimUID))
 		}
 	}
 	return uids
@@ -217,7 +209,7 @@ func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
 // podChanged handles the end of a mount Job's pod; no earlier change of the pod matters to a claim.
 func (c *Controller) podChanged(_, after any) {
 	pod, ok := after.(*corev1.Pod)
-	if !ok || !hasEnded(pod) {
+	if !ok || !mountjobs.IsPodOver(pod) {
 		return
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -227,13 +219,6 @@ func (c *Controller) podChanged(_, after any) {
 	if job := c.gatherer.Caches.JobNamed(pod.Namespace, owner.Name); job != nil && job.UID == owner.UID {
 		c.objectChanged(nil, job)
 	}
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-		slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-			return status.Name == mountjobs.ContainerName && status.State.Terminated != nil
-		})
 }
 
 // TargetsChanged enqueues the claims whose plans depend on the file systems. What was begun for a

@@ -63,20 +63,15 @@ func (c *Controller) readSnapshot(ctx context.Context, creation decide.CreateVol
 	if i < 0 {
 		return now, fmt.Errorf("the cache has no Job %s any more", creation.Job)
 	}
-	batches, err := mountjobs.Batches(jobs[i])
+	ops, err := mountjobs.Operations(jobs[i], func(batch int) bool { return batch == creation.Batch })
 	if err != nil {
 		return now, err
 	}
 	var names []string
 	var owners []types.NamespacedName
-	for _, batch := range batches {
-		if batch.Number != creation.Batch {
-			continue
-		}
-		for _, o := range batch.Operations {
-			names = append(names, o.Volume)
-			owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
-		}
+	for _, o := range ops {
+		names = append(names, o.Volume)
+		owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
 	}
 	known := c.gatherer.Caches
 	if now.volumes, err = known.VolumesNow(ctx, c.live, names); err != nil {

@@ -56,7 +56,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	if err != nil || len(created.Items) != 1 {
 		t.Fatalf("%d Jobs, %v", len(created.Items), err)
 	}
-	ops, err := mountjobs.Operations(&created.Items[0])
+	ops, err := mountjobs.Operations(&created.Items[0], nil)
 	if err != nil || len(ops) != batch {
 		t.Errorf("the Job has %d operations (%v), want %d", len(ops), err, batch)
 	}

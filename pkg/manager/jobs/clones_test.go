@@ -37,7 +37,7 @@ func cloned(number int, change ...func(*mountJob)) mountJob {
 	m := mounted(number, change...)
 	m.outcome.Name.Kind = mountjobs.Clone
 	m.job.Name = m.outcome.Name.String()
-	m.pods = []*corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+	m.pods = []*corev1.Pod{runningPod(m.job)}
 	m.outcome.Operations = []operations.Operation{wantsClone("v9", now, now).Operation}
 	return m
 }

@@ -17,7 +17,9 @@ func avoiding(m *mountJob) {
 }
 
 func unscheduled(m *mountJob) {
-	m.pods = []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}}}
+	pod := runningPod(m.job)
+	pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}
+	m.pods = []*corev1.Pod{pod}
 }
 
 func made(before time.Duration) func(*mountJob) {

@@ -79,7 +79,7 @@ func (l *cleanups) send() (sent map[string]bool, reads map[string]int) {
 	if err != nil || len(created.Items) != 1 {
 		l.t.Fatalf("%d Jobs, %v", len(created.Items), err)
 	}
-	ops, err := mountjobs.Operations(&created.Items[0])
+	ops, err := mountjobs.Operations(&created.Items[0], nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

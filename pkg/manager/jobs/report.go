@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,7 +32,7 @@ const (
 // reportStart reports, on the operations of a running Job, what keeps it from starting, and returns that; "" is
 // nothing, or nothing that has lasted.
 func (p *plan) reportStart(s state, running *mountJob) (text string, started bool) {
-	reason, message := mountjobs.Diagnose(running.job, newestPod(running.pods), running.warnings)
+	reason, message := mountjobs.Diagnose(running.job, mountjobs.NewestPod(running.job, running.pods), running.warnings)
 	if reason == "" || !p.IsDue(running.job.CreationTimestamp.Add(startReportDelay), s.Now) {
 		return "", reason == ""
 	}
@@ -93,13 +91,6 @@ func (p *plan) warnAll(all []decide.Pending, text string) {
 	for _, pending := range all {
 		p.Add(report{operation: pending.Operation, message: text})
 	}
-}
-
-func newestPod(pods []*corev1.Pod) *corev1.Pod {
-	if len(pods) == 0 {
-		return nil
-	}
-	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
 // reportNotCreated says why the next Job could not be created, if there is an error, unless the apiserver

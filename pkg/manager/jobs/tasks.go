@@ -209,7 +209,7 @@ func (p *plan) planRunningClone(s state, m *mountJob) {
 	if _, started := p.reportStart(s, m); !started {
 		return
 	}
-	pod := newestPod(m.pods) // before it runs, it has no log
+	pod := mountjobs.NewestPod(m.job, m.pods) // before it runs, it has no log
 	due := p.IsDue(mountjobs.Later(m.progressDue, m.job.CreationTimestamp.Add(background.FirstProgress)), s.Now)
 	if due && pod != nil && pod.Status.Phase == corev1.PodRunning {
 		p.Add(reportProgress{m})
@@ -261,7 +261,7 @@ func (s state) nextClone(due []decide.Pending) (next *decide.Pending) {
 // beginProgress has an event written about how far a clone is. Its log comes from a kubelet, which may hang, so
 // the file system does not wait for it. A log that cannot be read now is read the next time.
 func (c *Controller) beginProgress(ctx context.Context, s state, m *mountJob) (again time.Duration) {
-	job, pod, ops := m.job.Name, newestPod(m.pods).Name, m.outcome.Operations
+	job, pod, ops := m.job.Name, mountjobs.NewestPod(m.job, m.pods).Name, m.outcome.Operations
 	c.reads.Go(func() {
 		if err := c.reportProgress(ctx, job, pod, ops); err != nil && ctx.Err() == nil {
 			c.options.Log.WarnContext(ctx, "progress of a clone is not known", slog.String("job", job), slog.Any("err", err))

@@ -134,15 +134,10 @@ func (g *Gatherer) sharesPoint(volume *corev1.PersistentVolume) bool {
 // BegunPoints returns the access points that operations of mount Jobs are for.
 func (g *Gatherer) BegunPoints() (points []volumes.Point) {
 	for _, job := range caches.All[*batchv1.Job](g.Caches.Jobs) {
-		batches, err := mountjobs.Batches(job)
-		if err != nil {
-			continue // the jobs loop reports it
-		}
-		for _, batch := range batches {
-			for _, o := range batch.Operations {
-				if point, ok := volumes.PointOf(o); ok {
-					points = append(points, point)
-				}
+		ops, _ := mountjobs.Operations(job, nil) // the jobs loop reports the error
+		for _, o := range ops {
+			if point, ok := volumes.PointOf(o); ok {
+				points = append(points, point)
 			}
 		}
 	}
