@@ -61,43 +61,28 @@ type Logs struct {
 	Client    kubernetes.Interface
 	Namespace string
 
-	mu   sync.Mutex
-	jobs map[types.UID]Log // guarded by mu
+	jobs sync.Map // of Log, by the uid of the Job
 }
 
 // Of returns what was read of a Job's log. A survey begins after the volumes that were counted before it.
 func (l *Logs) Of(job types.UID, annotations map[string]string) Log {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	log, ok := l.jobs[job]
+	known, ok := l.jobs.Load(job)
+	log, _ := known.(Log)
 	if !ok {
 		log.After = mountjobs.SurveyRecordOf(annotations).After
 	}
 	return log
 }
 
-func (l *Logs) set(job types.UID, log Log) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.jobs == nil {
-		l.jobs = map[types.UID]Log{}
-	}
-	l.jobs[job] = log
-}
-
 // Forget drops what is known of a Job that was released.
-func (l *Logs) Forget(job types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.jobs, job)
-}
+func (l *Logs) Forget(job types.UID) { l.jobs.Delete(job) }
 
 // BeginProgress begins a read of the log of a clone, and returns how long it is until the next one.
 func (l *Logs) BeginProgress(job types.UID, now time.Time) time.Duration {
 	log := l.Of(job, nil)
 	log.Wait = min(max(2*log.Wait, FirstProgress), lastProgress) // longer than the read may take
 	log.Next = now.Add(log.Wait)
-	l.set(job, log)
+	l.jobs.Store(job, log)
 	return log.Wait
 }
 
@@ -105,7 +90,7 @@ func (l *Logs) BeginProgress(job types.UID, now time.Time) time.Duration {
 func (l *Logs) Begin(job *Job) {
 	log := job.Log
 	log.Reading = true
-	l.set(job.Job.UID, log)
+	l.jobs.Store(job.Job.UID, log)
 }
 
 // Progress returns how far a clone is, by the last line of its log that says so; ok is false without one.
@@ -148,7 +133,7 @@ func (l *Logs) Counted(ctx context.Context, job *Job, now time.Time) (counted []
 	default:
 		log.Next = now.Add(readRetry)
 	}
-	l.set(job.Job.UID, log)
+	l.jobs.Store(job.Job.UID, log)
 	if apierrors.IsNotFound(err) { // the cache is behind: its pod is gone
 		err = nil
 	}
