@@ -9,25 +9,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 func TestExpand(t *testing.T) {
-	size := func(text string) *resource.Quantity {
-		q := resource.MustParse(text)
-		return &q
-	}
 	tests := map[string]struct {
 		request, volume, status string
 		edit                    func(*corev1.PersistentVolumeClaim)
-		want                    Expansion
+		want                    string
 	}{
 		"what fits stays":                    {request: "5Gi", volume: "5Gi", status: "5Gi"},
 		"less than there is stays":           {request: "5Gi", volume: "8Gi", status: "8Gi"},
-		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: Expansion{Volume: size("8Gi")}},
-		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: Expansion{Claim: size("8Gi")}},
-		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: Expansion{Claim: size("10Gi")}},
-		"what a resizer began is ended":      {request: "5Gi", volume: "5Gi", status: "5Gi", edit: resizing, want: Expansion{Claim: size("5Gi")}},
-		"its failure is taken back":          {request: "5Gi", volume: "5Gi", status: "5Gi", edit: failedToResize, want: Expansion{Claim: size("5Gi")}},
+		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: "volume 8Gi"},
+		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: "claim 8Gi"},
+		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: "claim 10Gi"},
+		"what a resizer began is ended":      {request: "5Gi", volume: "5Gi", status: "5Gi", edit: resizing, want: "claim 5Gi"},
+		"its failure is taken back":          {request: "5Gi", volume: "5Gi", status: "5Gi", edit: failedToResize, want: "claim 5Gi"},
 		"other conditions stay":              {request: "5Gi", volume: "5Gi", status: "5Gi", edit: modifying},
 		"another claim's volume stays":       {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }},
 		"a claim of another volume waits":    {request: "8Gi", volume: "5Gi", status: "5Gi", edit: onVolume("other")},
@@ -35,20 +33,39 @@ func TestExpand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			volume := newVolume(t, func(o *corev1.PersistentVolume) { o.Spec.Capacity[corev1.ResourceStorage] = *size(tt.volume) })
+			volume := newVolume(t, func(o *corev1.PersistentVolume) {
+				o.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse(tt.volume)
+			})
 			claim := editedClaim(onVolume(volume.Name), func(c *corev1.PersistentVolumeClaim) {
-				c.Spec.Resources.Requests[corev1.ResourceStorage] = *size(tt.request)
+				c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(tt.request)
 				c.Status.Phase = corev1.ClaimBound
-				c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size(tt.status)}
+				c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(tt.status)}
 			})
 			if tt.edit != nil {
 				tt.edit(claim)
 			}
-			if diff := cmp.Diff(tt.want, Expand(volume, claim)); diff != "" {
-				t.Errorf("expansion mismatch (-want +got):\n%s", diff)
+			if got := expanded(volume, claim); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
+}
+
+// expanded plans the next number for a volume and its claim, and writes it.
+func expanded(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (step string) {
+	p := volumePlanner{Plan: &Plan{}, volume: Volume{Volume: volumes.Volume{Object: volume, Name: volume.Name}, Claim: claim}}
+	p.expand()
+	for _, change := range p.Changes {
+		switch change := change.(type) {
+		case ExpandVolume:
+			volume.Spec.Capacity[corev1.ResourceStorage] = change.Size
+			step += "volume " + change.Size.String()
+		case ExpandClaim:
+			claim.Status.Capacity[corev1.ResourceStorage] = change.Size
+			step += "claim " + change.Size.String()
+		}
+	}
+	return step
 }
 
 func resizing(claim *corev1.PersistentVolumeClaim) {
@@ -73,16 +90,12 @@ func TestExpandEnds(t *testing.T) {
 		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	})
 	for range 2 {
-		step := Expand(volume, claim)
-		if step.Volume != nil {
-			volume.Spec.Capacity[corev1.ResourceStorage] = *step.Volume
-		}
-		if step.Claim != nil {
-			claim.Status.Capacity[corev1.ResourceStorage] = *step.Claim
+		if expanded(volume, claim) == "" {
+			t.Error("a step is missing")
 		}
 	}
-	if step := Expand(volume, claim); step != (Expansion{}) {
-		t.Errorf("there is still to do: %+v", step)
+	if step := expanded(volume, claim); step != "" {
+		t.Errorf("there is still to do: %s", step)
 	}
 	if got := claim.Status.Capacity[corev1.ResourceStorage]; got.String() != "7Gi" {
 		t.Errorf("the claim says %s", got.String())

@@ -78,26 +78,19 @@ func recordedSize(object *corev1.PersistentVolume) int64 {
 	return size
 }
 
-// Expansion is the next step of expanding a bound claim; nil fields are not written.
-type Expansion struct {
-	Volume *resource.Quantity // the volume's new capacity
-	Claim  *resource.Quantity // the claim's new status.capacity, once the volume has it
-}
-
-// Expand compares a claim with the volume that it is bound to. The cluster lets a request grow
-// only where the class allows it, and EFS grows by itself, so only numbers are to be written.
-func Expand(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) Expansion {
-	if !isBound(volume, claim) {
-		return Expansion{}
+// expand plans the next number to be written for a bound claim that has grown: the volume's capacity, and then the
+// claim's. The cluster lets a request grow only where the class allows it, and EFS grows by itself.
+func (p *volumePlanner) expand() {
+	v := p.volume
+	if v.Claim == nil || !isBound(v.Object, v.Claim) {
+		return
 	}
-	wanted := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if volume.Spec.Capacity.Storage().Cmp(wanted) < 0 {
-		return Expansion{Volume: &wanted}
+	switch wanted, has := v.Claim.Spec.Resources.Requests.Storage(), v.Object.Spec.Capacity.Storage(); {
+	case has.Cmp(*wanted) < 0:
+		p.add(ExpandVolume{v.Object, v.Claim, *wanted})
+	case v.Claim.Status.Capacity.Storage().Cmp(*wanted) < 0 || isMarkedResizing(v.Claim):
+		p.add(ExpandClaim{v.Claim, v.Name, *has})
 	}
-	if claim.Status.Capacity.Storage().Cmp(wanted) < 0 || isMarkedResizing(claim) {
-		return Expansion{Claim: volume.Spec.Capacity.Storage()}
-	}
-	return Expansion{}
 }
 
 func isBound(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {

@@ -191,19 +191,6 @@ func (p *volumePlanner) give() {
 	p.enter(volumes.Gift(v.Volume, p.Cluster), last, "enter the volume's new claim on the file system")
 }
 
-func (p *volumePlanner) expand() {
-	v := p.volume
-	if v.Claim == nil {
-		return
-	}
-	switch next := Expand(v.Object, v.Claim); {
-	case next.Volume != nil:
-		p.add(ExpandVolume{v.Object, v.Claim, *next.Volume})
-	case next.Claim != nil:
-		p.add(ExpandClaim{v.Claim, v.Name, *next.Claim})
-	}
-}
-
 // cleanUp removes the volume's directory, then the volume.
 //
 //	newest cleanup            what is done
