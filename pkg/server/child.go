@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/program/process"
 )
 
@@ -50,10 +51,8 @@ func (c *child) run(ctx context.Context) {
 		delay := process.RestartDelay(deaths)
 		c.log.Error("program exited unexpectedly; starting it again", "exitStatus", exitStatus, "requeueAfter", delay)
 		c.restarts.Inc()
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, delay) {
 			return
-		case <-time.After(delay):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/program/nfsnull"
 )
 
@@ -37,10 +38,7 @@ type readiness struct {
 func (r *readiness) run(ctx context.Context) {
 	for xid := uint32(1); ctx.Err() == nil; xid++ {
 		r.set(r.probe(ctx, xid))
-		select {
-		case <-ctx.Done():
-		case <-time.After(probeInterval):
-		}
+		loop.Pause(ctx, probeInterval)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/program/process"
 	"gnuthought.com/efs-stunnel/pkg/server/quota"
 )
@@ -250,21 +251,18 @@ func (s *server) limit(ctx context.Context) {
 
 // wait tries what the server needs of a path until that succeeds, which it reports, or the context ends.
 func (s *server) wait(ctx context.Context, path string, try func() error) bool {
-	shown := ""
+	var last loop.LastError
 	for {
 		err := try()
 		if err == nil {
 			return true
 		}
 		s.readiness.serve(nil, err)
-		if err.Error() != shown {
-			shown = err.Error()
+		if last.IsNew(err) {
 			s.options.Log.Warn("not serving yet", "path", path, "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, waitInterval) {
 			return false
-		case <-time.After(waitInterval):
 		}
 	}
 }
@@ -285,24 +283,15 @@ func (s *server) firstCertificate() error {
 
 // followCertificates has stunnel serve with new certificates. It keeps open connections.
 func (s *server) followCertificates(ctx context.Context) {
-	shown := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(certificateInterval):
-		}
+	var last loop.LastError
+	for loop.Pause(ctx, certificateInterval) {
 		changed, err := s.updateCertificate(time.Now())
-		switch {
+		switch isNew := last.IsNew(err); {
 		case err == nil && changed:
 			s.stunnel.signal(syscall.SIGHUP)
 			s.options.Log.Info("stunnel takes a new certificate")
-		case err != nil && err.Error() != shown:
+		case isNew:
 			s.options.Log.Error("the new certificate is unusable; stunnel keeps the one before", "path", s.options.Certificates, "err", err)
-		}
-		shown = ""
-		if err != nil {
-			shown = err.Error()
 		}
 	}
 }
@@ -328,12 +317,7 @@ func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
 }
 
 func (s *server) reapOrphans(ctx context.Context) {
-	for s.options.ReapOrphans {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(reapInterval):
-		}
+	for s.options.ReapOrphans && loop.Pause(ctx, reapInterval) {
 		process.ReapOrphans(func(pid int) bool { return s.stunnel.isRunning(pid) || s.ganesha.isRunning(pid) })
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 const (
@@ -92,16 +93,7 @@ func (l *leader) next(ctx context.Context, report operations.Report) (operations
 		case unreached.IsZero():
 			unreached = time.Now()
 		}
-		waitFor(ctx, reachRetry)
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		loop.Pause(ctx, reachRetry)
 	}
 }
 

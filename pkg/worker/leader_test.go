@@ -19,6 +19,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // leaderOf answers each request as one of the handlers does, in their order, and the last for ever.
@@ -190,7 +191,7 @@ func TestWorkerOfALostNodeEndsBeforeTheNextLeaderLeads(t *testing.T) {
 		connected := false
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if connected {
-				waitFor(ctx, connectTime)
+				loop.Pause(ctx, connectTime)
 				return nil, os.ErrDeadlineExceeded
 			}
 			connected = true

@@ -41,6 +41,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // Options are the dependencies and settings of an Agent.
@@ -96,7 +97,7 @@ type Agent struct {
 	snapshot atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
 	lastSync atomic.Int64             // Unix nanoseconds
 	wanted   atomic.Pointer[wanted]   // nil before the first; what WriteStatus is to write
-	shown    chan struct{}            // holds at most one request to write it
+	shown    loop.Wake                // requests to write it
 	started  time.Time
 
 	// Only the loop uses the fields below.
@@ -117,7 +118,7 @@ type Agent struct {
 	tunnels         map[string]*tunnelState
 	written         map[string][]byte // contents of the specification files
 	stored          []byte            // contents of the state file
-	lastErr         lastError         // of the latest apply
+	lastErr         loop.LastError    // of the latest apply
 
 	clients        sockets.ClientCounts // that were last listed
 	clientsAt      time.Time            // when that was
@@ -126,7 +127,7 @@ type Agent struct {
 	roots          rootsFile
 
 	predecessor  map[netip.AddrPort]otherPort // by address; empty once this pod was ready
-	listeningErr lastError                    // of the latest listing of sockets
+	listeningErr loop.LastError               // of the latest listing of sockets
 
 	held    status.Set // conditions
 	showing showing
@@ -135,10 +136,10 @@ type Agent struct {
 // New makes an agent and registers its metrics, which panics if the registry has them. It starts nothing.
 func New(o Options) *Agent {
 	a := &Agent{
-		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, started: time.Now(),
+		options: o, inbox: &inbox{wake: loop.NewWake()}, started: time.Now(),
 		results: make(chan probe.Result), states: map[string]routing.State{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{}, held: status.Set{Linger: healthyAfter},
-		shown: make(chan struct{}, 1),
+		shown: loop.NewWake(),
 	}
 	a.statusSeenAt = a.started
 	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)
@@ -199,14 +200,14 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 // serveAddress serves the HTTP address as soon as it can listen there: during an upgrade the old
 // agent has it.
 func (a *Agent) serveAddress(ctx context.Context) {
-	var last lastError
+	var last loop.LastError
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		server, err := httpserver.Listen(ctx, a.checks(a.options.HTTP))
 		if err == nil {
 			a.options.Log.Info("serving the HTTP address")
 			err = server.Serve(ctx)
 		}
-		if last.isNew(err) && ctx.Err() == nil {
+		if last.IsNew(err) && ctx.Err() == nil {
 			a.options.Log.Warn("HTTP address cannot be served; retrying", "err", err)
 		}
 	}, httpRetry)

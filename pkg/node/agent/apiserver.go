@@ -25,6 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // watch watches the table and the node until the context ends.
@@ -79,7 +80,7 @@ func (a *Agent) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 
 // inbox has the latest state of all watched objects. Changes that come together cause one sync.
 type inbox struct {
-	wake chan struct{} // holds at most one request to sync
+	wake loop.Wake // of the sync
 
 	mu     sync.Mutex
 	inputs inputs // guarded by mu
@@ -100,10 +101,7 @@ func (b *inbox) put(change func(*inputs)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.inputs)
-	select {
-	case b.wake <- struct{}{}:
-	default: // a sync is requested already
-	}
+	b.wake.Request()
 }
 
 func (b *inbox) get() inputs {
@@ -186,19 +184,12 @@ func (a *Agent) show(now time.Time, changed bool) {
 	}
 	a.showing.latest = next
 	a.wanted.Store(&wanted{node, next})
-	a.requestWrite()
-}
-
-func (a *Agent) requestWrite() {
-	select {
-	case a.shown <- struct{}{}:
-	default: // it is requested already
-	}
+	a.shown.Request()
 }
 
 // writeStatus writes what show requests, until the context ends.
 func (a *Agent) writeStatus(ctx context.Context) {
-	var failed lastError
+	var failed loop.LastError
 	for {
 		select {
 		case <-ctx.Done():
@@ -207,7 +198,7 @@ func (a *Agent) writeStatus(ctx context.Context) {
 		}
 		w := a.wanted.Load()
 		err := a.options.WriteStatus(ctx, w.node, w.status)
-		if failed.isNew(err) && ctx.Err() == nil {
+		if failed.IsNew(err) && ctx.Err() == nil {
 			a.options.Log.Warn("node's tunnels cannot be shown as an object; they serve without", "err", err)
 		}
 		pause := showInterval
@@ -215,12 +206,10 @@ func (a *Agent) writeStatus(ctx context.Context) {
 			pause = missingInterval
 		}
 		if err != nil {
-			a.requestWrite()
+			a.shown.Request()
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

@@ -86,27 +86,13 @@ func (a *Agent) reconcile(ctx context.Context, now time.Time) error {
 }
 
 func (a *Agent) recordResult(err error) {
-	failedBefore := a.lastErr != ""
-	switch isNew := a.lastErr.isNew(err); {
+	switch isNew, ended := a.lastErr.Update(err); {
 	case isNew:
 		a.options.Log.Error("tunnels cannot be updated", "err", err)
-	case err == nil && failedBefore:
+	case ended:
 		a.options.Log.Info("tunnels can be updated again")
 	}
 	a.metrics.failed.Set(number(err != nil))
-}
-
-// lastError is the text of an error that is logged once, though each repetition meets it again.
-type lastError string
-
-// isNew keeps the error, and reports whether there is one that differs from the one before.
-func (l *lastError) isNew(err error) bool {
-	before := *l
-	*l = ""
-	if err != nil {
-		*l = lastError(err.Error())
-	}
-	return err != nil && *l != before
 }
 
 // apply writes the planned specifications. A failure for one tunnel affects no other.

@@ -21,6 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // statusLifetime is how long a supervisor counts as running after it wrote its status.
@@ -267,14 +268,14 @@ func (a *Agent) currentLocation(n inputs) routing.Location {
 type rootsFile struct {
 	info fs.FileInfo // nil before the first reading
 	sum  string
-	err  lastError // of the latest reading
+	err  loop.LastError // of the latest reading
 }
 
 // read returns the SHA-256 of the file, which it reads only when that has changed. It is that of the
 // last reading while the file cannot be read.
 func (r *rootsFile) read(path string, log *slog.Logger) string {
 	err := r.update(path)
-	if r.err.isNew(err) {
+	if r.err.IsNew(err) {
 		log.Warn("trusted roots cannot be read; a change of them would be missed", "err", err)
 	}
 	return r.sum

@@ -23,6 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // node is the object of events. Its uid is its name, as in kubelet's events: kubectl describe finds
@@ -213,7 +214,7 @@ const ephemeralInterval = 10 * time.Minute
 type ephemeralPorts struct {
 	ports  ports.Ephemeral // of the latest reading without error
 	readAt time.Time       // zero before the first
-	err    lastError       // of the latest reading
+	err    loop.LastError  // of the latest reading
 }
 
 // ephemeralConditions is about the tunnels whose ports the kernel may assign to any process.
@@ -241,7 +242,7 @@ func (a *Agent) readEphemeralPorts(now time.Time) {
 	if err == nil {
 		a.ephemeral.ports = read
 	}
-	if a.ephemeral.err.isNew(err) {
+	if a.ephemeral.err.IsNew(err) {
 		a.options.Log.Warn("node's port settings cannot be read, so ports of tunnels are not compared with them", "err", err)
 	}
 }

@@ -253,7 +253,7 @@ func (a *Agent) observePredecessor(now time.Time) {
 		return
 	}
 	listeners, err := a.options.Listening()
-	if a.listeningErr.isNew(err) {
+	if a.listeningErr.IsNew(err) {
 		a.options.Log.Warn("listening sockets of this node cannot be listed, so this pod becomes ready whatever the pod before it serves", "err", err)
 	}
 	own := map[netip.AddrPort]int{}

@@ -15,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // DefaultViewWait is how long a view may be late, and up to twice that: not all agents read the table at once. An
@@ -30,24 +31,19 @@ const readTimeout = 30 * time.Second
 type tableWatch struct {
 	*Agent
 	table, view cache.SharedIndexInformer // of the table's metadata, and of its view
-	wake        chan struct{}             // holds at most one request to decide
+	wake        loop.Wake                 // of follow
 	version     string                    // of the table in the inbox; "" for none; only follow uses it
 }
 
 func (a *Agent) newTableWatch(failed cache.WatchErrorHandlerWithContext) (*tableWatch, error) {
 	o, configMaps := a.options, corev1.SchemeGroupVersion.WithResource("configmaps")
 	w := &tableWatch{
-		Agent: a, wake: make(chan struct{}, 1),
+		Agent: a, wake: loop.NewWake(),
 		table: metadatainformer.NewFilteredMetadataInformer(o.TableMetadata, configMaps, o.Namespace, 0, nil, only(wellknown.TargetsConfigMap)).Informer(),
 		view:  informers.NewFilteredConfigMapInformer(o.Client, o.Namespace, 0, nil, only(wellknown.ViewConfigMap)),
 	}
-	changed := func(any) {
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is requested already
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(any, any) { changed(nil) }, DeleteFunc: changed}
+	changed := func(any) { w.wake.Request() }
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(any, any) { w.wake.Request() }, DeleteFunc: changed}
 	_, err := w.table.AddEventHandler(handler)
 	_, viewErr := w.view.AddEventHandler(handler)
 	return w, errors.Join(err, viewErr, w.table.SetWatchErrorHandlerWithContext(failed), w.view.SetWatchErrorHandlerWithContext(failed))

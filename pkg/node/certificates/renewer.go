@@ -19,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 const (
@@ -46,7 +47,7 @@ type Options struct {
 // Renewer makes and renews the client certificates of one node.
 type Renewer struct {
 	options Options
-	wake    chan struct{} // holds at most one request to sync
+	wake    loop.Wake // of the sync
 
 	mu         sync.Mutex
 	identities map[string]clientcert.Identity // guarded by mu; the map itself never changes
@@ -60,7 +61,7 @@ type Renewer struct {
 
 // New makes a Renewer without any certificates.
 func New(o Options) *Renewer {
-	return &Renewer{options: o, wake: make(chan struct{}, 1), certificates: map[string]*certificate{}}
+	return &Renewer{options: o, wake: loop.NewWake(), certificates: map[string]*certificate{}}
 }
 
 // SetIdentities sets which tunnels need client certificates, and for which identities. The caller
@@ -72,10 +73,7 @@ func (r *Renewer) SetIdentities(identities map[string]clientcert.Identity) {
 		return
 	}
 	r.identities = identities
-	select {
-	case r.wake <- struct{}{}:
-	default: // a sync is requested already
-	}
+	r.wake.Request()
 }
 
 // Certificates returns the certificates of all tunnels that need one, or the problems in making

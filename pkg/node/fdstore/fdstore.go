@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // verb is the type of a message.
@@ -293,10 +295,7 @@ func (c *Client) run(ctx context.Context) {
 		select {
 		case desired = <-c.desired:
 		case <-ended:
-			select {
-			case <-time.After(retryInterval):
-			case <-ctx.Done():
-			}
+			loop.Pause(ctx, retryInterval)
 		case <-ctx.Done():
 		}
 		if err == nil {

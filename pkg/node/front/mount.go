@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/node/lanes"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // recordTimeout bounds how long a client may send nothing within a record.
@@ -31,7 +32,7 @@ type mount struct {
 	schedule  lanes.Schedule   // guarded by mu
 	lanes     map[int]*lane    // guarded by mu
 	lastID    int              // guarded by mu
-	answered  chan struct{}    // has an item after an answer, for a reader that waits for room
+	answered  loop.Wake        // after an answer, of a reader that waits for room
 	partition *lanes.Partition // of the client's session; nil without
 	greeted   bool             // the lanes are those for requests, not only for calls of the null procedure
 	sessions  atomic.Bool
@@ -41,7 +42,7 @@ type mount struct {
 func newMount(f *Front, client net.Conn) *mount {
 	m := &mount{
 		front: f, client: client, id: f.client, chunks: make(chan []byte, maxChunks),
-		done: make(chan struct{}), answered: make(chan struct{}, 1), lanes: map[int]*lane{},
+		done: make(chan struct{}), answered: loop.NewWake(), lanes: map[int]*lane{},
 	}
 	m.id.Incarnation, m.servers = f.incarnation.Add(1), f.servers.Load()
 	for range maxChunks {
@@ -211,10 +212,7 @@ func (m *mount) receivedRecord(l *lane, record []byte) error {
 	if isAnswer {
 		m.front.waiting.Add(-1)
 		m.front.latency.observe(waited)
-		select {
-		case m.answered <- struct{}{}:
-		default:
-		}
+		m.answered.Request()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // Dialer opens the connections of probes.
@@ -170,10 +171,8 @@ func isHijacked(ctx context.Context, all *sockets.Lister, conn net.Conn) (bool, 
 		if !missing || err != nil {
 			return false, err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, hijackPause) {
 			return false, ctx.Err()
-		case <-time.After(hijackPause):
 		}
 	}
 	return true, nil

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // Task is a tunnel to probe.
@@ -67,7 +69,7 @@ type prober struct {
 	settings
 
 	task atomic.Pointer[Task] // set by the Manager
-	now  chan struct{}        // holds one request for a round at once
+	now  loop.Wake            // requests a round at once
 	stop context.CancelFunc
 }
 
@@ -75,14 +77,7 @@ type prober struct {
 func (p *prober) change(task Task) {
 	before := p.task.Swap(&task)
 	if task.InUse && !before.InUse {
-		p.probeNow()
-	}
-}
-
-func (p *prober) probeNow() {
-	select {
-	case p.now <- struct{}{}:
-	default: // requested already
+		p.now.Request()
 	}
 }
 
@@ -172,7 +167,7 @@ func (m *Manager) start(ctx context.Context, task Task) {
 		p.stop()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prober{settings: m.settings, now: make(chan struct{}, 1), stop: cancel}
+	p := &prober{settings: m.settings, now: loop.NewWake(), stop: cancel}
 	p.task.Store(&task)
 	m.probers[task.Name] = p
 	m.done.Go(func() { p.run(ctx) })
@@ -181,7 +176,7 @@ func (m *Manager) start(ctx context.Context, task Task) {
 // ProbeNow starts a round for the tunnel at once, if the Manager has it.
 func (m *Manager) ProbeNow(name string) {
 	if p, ok := m.probers[name]; ok {
-		p.probeNow()
+		p.now.Request()
 	}
 }
 

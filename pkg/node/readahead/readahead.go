@@ -24,6 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // KernelDefault is what the kernel gives an NFS mount, in KiB. A mount with another value has it from
@@ -47,40 +48,28 @@ type Options struct {
 // Run sets the read-ahead of our mounts, and of those that are made later, until the context ends.
 func Run(ctx context.Context, o Options) {
 	s := setter{Options: o}
-	ticker := time.NewTicker(o.Interval)
-	defer ticker.Stop()
-	for {
-		s.reportOnce(s.setAll())
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for ctx.Err() == nil {
+		s.report(s.setAll())
+		loop.Pause(ctx, o.Interval)
 	}
 }
 
 type setter struct {
 	Options
-	text     []byte       // latest content of the table's file
-	tableErr error        // of decoding that
-	ports    map[int]bool // of the latest table that could be read
-	last     string       // error of the latest look
+	text     []byte         // latest content of the table's file
+	tableErr error          // of decoding that
+	ports    map[int]bool   // of the latest table that could be read
+	last     loop.LastError // of the latest look
 }
 
-// reportOnce logs an error when it begins, changes or ends, and not at every look.
-func (s *setter) reportOnce(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	switch {
-	case text == s.last:
-	case err != nil:
+// report logs an error when it begins, changes or ends, and not at every look.
+func (s *setter) report(err error) {
+	switch isNew, ended := s.last.Update(err); {
+	case isNew:
 		s.Log.Warn("read-ahead not set", "err", err)
-	default:
+	case ended:
 		s.Log.Info("read-ahead can be set again")
 	}
-	s.last = text
 }
 
 // setAll looks at every mount once. One that fails does not keep others from being set.

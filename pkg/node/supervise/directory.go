@@ -15,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // watch reports changes of specifications. If the watch fails, the directory is only scanned at intervals.
 func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
-	changes := make(chan struct{}, 1)
+	changes := loop.NewWake()
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		if err = watcher.Add(filepath.Dir(dir.Prefix())); err != nil {
@@ -46,7 +47,7 @@ func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWat
 
 // forward coalesces changes until the receiver takes one. An error, for example an overflow of the
 // kernel's queue, counts as a change.
-func forward(watcher *fsnotify.Watcher, dir confdir.Dir, changes chan<- struct{}) {
+func forward(watcher *fsnotify.Watcher, dir confdir.Dir, changes loop.Wake) {
 	for {
 		select {
 		case event, ok := <-watcher.Events:
@@ -61,10 +62,7 @@ func forward(watcher *fsnotify.Watcher, dir confdir.Dir, changes chan<- struct{}
 				return
 			}
 		}
-		select {
-		case changes <- struct{}{}:
-		default:
-		}
+		changes.Request()
 	}
 }
 

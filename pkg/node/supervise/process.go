@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/program/process"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
@@ -56,10 +57,7 @@ func waitForFeatures(ctx context.Context, o Options) (stunnelcfg.Features, error
 			return features, err
 		}
 		o.Log.Warn("stunnel was killed before it reported its features; retrying", "err", err, "requeueAfter", queryRetry)
-		select {
-		case <-ctx.Done():
-		case <-time.After(queryRetry):
-		}
+		loop.Pause(ctx, queryRetry)
 	}
 }
 

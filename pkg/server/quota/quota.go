@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 const (
@@ -52,7 +54,7 @@ type Limiter struct {
 	problems  map[string]error // of directories that could not be assigned, by path
 	isPending bool             // something is to be done although the ledger does not change
 	resynced  time.Time        // when all was read
-	shown     string           // the last error
+	last      loop.LastError
 }
 
 // outcome ends the assignment of a directory.
@@ -119,21 +121,15 @@ func (l *Limiter) wait(ctx context.Context) {
 
 // report logs an error once; tries go on.
 func (l *Limiter) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-		l.isPending = true
-	}
-	switch {
-	case text == l.shown:
-	case err == nil:
+	l.isPending = l.isPending || err != nil
+	switch isNew, ended := l.last.Update(err); {
+	case ended:
 		l.options.Failing.Set(0)
 		l.options.Log.Info("the sizes of volumes are enforced again")
-	default:
+	case isNew:
 		l.options.Failing.Set(1)
 		l.options.Log.Error("the sizes of some volumes are not enforced", "err", err)
 	}
-	l.shown = text
 }
 
 // sync does what the ledger, or a directory that has come since, makes necessary.

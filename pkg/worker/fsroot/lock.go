@@ -20,6 +20,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
 // Waits between two tries to take the lock. The kernel could wait for it, but not until a
@@ -97,10 +98,8 @@ func waitForLock(ctx context.Context, file *os.File) error {
 		if err != nil || taken {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, wait) {
 			return Refuse(operations.Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).Because(context.Cause(ctx))
-		case <-time.After(wait):
 		}
 	}
 }
