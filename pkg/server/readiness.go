@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/program/loop"
@@ -28,52 +28,46 @@ type readiness struct {
 	address string // of stunnel
 	client  tls.Certificate
 
-	mu   sync.Mutex
-	leaf *x509.Certificate // guarded by mu; nil before the first certificate
-	lack error             // guarded by mu; why there is none yet
-	err  error             // guarded by mu; of the last probe
+	expected atomic.Pointer[expected]
+	last     atomic.Pointer[error] // of the last probe
+}
+
+// expected is the certificate that stunnel must serve with.
+type expected struct {
+	leaf *x509.Certificate // nil before the first certificate
+	lack error             // why there is none yet
+}
+
+func newReadiness(address string, client tls.Certificate) *readiness {
+	r := &readiness{address: address, client: client}
+	r.serve(nil, errNotProbed)
+	r.last.Store(&errNotProbed)
+	return r
 }
 
 // run probes until the context ends.
 func (r *readiness) run(ctx context.Context) {
 	for xid := uint32(1); ctx.Err() == nil; xid++ {
-		r.set(r.probe(ctx, xid))
+		err := r.probe(ctx, xid)
+		r.last.Store(&err)
 		loop.Pause(ctx, probeInterval)
 	}
 }
 
-func (r *readiness) set(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = err
-}
-
 // check returns the error of the last probe.
-func (r *readiness) check() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
+func (r *readiness) check() error { return *r.last.Load() }
 
 // serve sets the certificate that stunnel must serve with, or why there is none.
 func (r *readiness) serve(leaf *x509.Certificate, lack error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.leaf, r.lack = leaf, lack
-}
-
-func (r *readiness) expected() (*x509.Certificate, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.leaf, r.lack
+	r.expected.Store(&expected{leaf, lack})
 }
 
 func (r *readiness) probe(ctx context.Context, xid uint32) error {
-	leaf, lack := r.expected()
-	if leaf == nil {
-		return lack
+	want := r.expected.Load()
+	if want.leaf == nil {
+		return want.lack
 	}
-	if err := checkTime(leaf, time.Now()); err != nil {
+	if err := checkTime(want.leaf, time.Now()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -83,7 +77,7 @@ func (r *readiness) probe(ctx context.Context, xid uint32) error {
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // any other certificate than the expected one is refused below
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if !bytes.Equal(state.PeerCertificates[0].Raw, leaf.Raw) {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, want.leaf.Raw) {
 				return errors.New("stunnel serves with another certificate than the present one")
 			}
 			return nil

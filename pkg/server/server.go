@@ -155,7 +155,7 @@ func newServer(ctx context.Context, o Options) (*server, error) {
 	if s.socket, err = socketOf(listener); err != nil {
 		return nil, err
 	}
-	s.readiness = &readiness{address: dialable(listener.Addr()), client: client, err: errNotProbed, lack: errNotProbed}
+	s.readiness = newReadiness(dialable(listener.Addr()), client)
 	s.stunnel = &child{
 		command: s.stunnelCommand, parse: parseStunnel, grace: stunnelGrace,
 		restarts: s.metrics.restarts.WithLabelValues(stunnelTitle), log: o.Log.With("program", stunnelTitle),

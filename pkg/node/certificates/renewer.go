@@ -12,7 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
@@ -49,9 +49,8 @@ type Renewer struct {
 	options Options
 	wake    loop.Wake // of the sync
 
-	mu         sync.Mutex
-	identities map[string]clientcert.Identity // guarded by mu; the map itself never changes
-	published  map[string]routing.Certificate // guarded by mu; the map itself never changes
+	identities atomic.Pointer[map[string]clientcert.Identity] // the map itself never changes
+	published  atomic.Pointer[map[string]routing.Certificate] // the map itself never changes
 
 	// Only Run uses the fields below.
 	key          *rsa.PrivateKey // nil until a certificate is needed
@@ -61,28 +60,23 @@ type Renewer struct {
 
 // New makes a Renewer without any certificates.
 func New(o Options) *Renewer {
-	return &Renewer{options: o, wake: loop.NewWake(), certificates: map[string]*certificate{}}
+	r := &Renewer{options: o, wake: loop.NewWake(), certificates: map[string]*certificate{}}
+	r.identities.Store(&map[string]clientcert.Identity{})
+	r.published.Store(&map[string]routing.Certificate{})
+	return r
 }
 
 // SetIdentities sets which tunnels need client certificates, and for which identities. The caller
 // must not change the map afterwards.
 func (r *Renewer) SetIdentities(identities map[string]clientcert.Identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if maps.Equal(r.identities, identities) {
-		return
+	if before := r.identities.Swap(&identities); !maps.Equal(*before, identities) {
+		r.wake.Request()
 	}
-	r.identities = identities
-	r.wake.Request()
 }
 
 // Certificates returns the certificates of all tunnels that need one, or the problems in making
 // them. The caller must not change the map.
-func (r *Renewer) Certificates() map[string]routing.Certificate {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.published
-}
+func (r *Renewer) Certificates() map[string]routing.Certificate { return *r.published.Load() }
 
 // Run makes and renews certificates until the context ends.
 func (r *Renewer) Run(ctx context.Context) {
@@ -102,10 +96,7 @@ func (r *Renewer) Run(ctx context.Context) {
 // sync makes and renews what is due, and returns the time until the next sync. Certificates
 // without IAM come first, as they do not wait for credentials.
 func (r *Renewer) sync(ctx context.Context) time.Duration {
-	r.mu.Lock()
-	identities := r.identities
-	r.mu.Unlock()
-	r.updateIdentities(identities)
+	r.updateIdentities(*r.identities.Load())
 	for _, iam := range []bool{false, true} {
 		if due := r.due(iam, wallClock()); len(due) > 0 {
 			r.renew(ctx, due)
@@ -149,11 +140,7 @@ func (r *Renewer) publish() {
 	for name, c := range r.certificates {
 		published[name] = c.status(r.options.Dir.Certificate(name).Path(), r.options.Dir.Key().Path())
 	}
-	r.mu.Lock()
-	changed := !maps.Equal(r.published, published)
-	r.published = published
-	r.mu.Unlock()
-	if changed {
+	if before := r.published.Swap(&published); !maps.Equal(*before, published) {
 		r.options.Changed()
 	}
 }

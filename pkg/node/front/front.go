@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -48,11 +47,9 @@ type Front struct {
 	incarnation atomic.Uint64 // counts connections
 	restUntil   atomic.Int64  // no greeting and no more lanes until then, because the last greeting had no answer of use
 
-	mu     sync.Mutex
-	mounts int // guarded by mu
+	mounts, openLanes, waiting atomic.Int64
 
-	openLanes, waiting atomic.Int64
-	latency            latency
+	latency latency
 }
 
 // Start accepts connections of a listening socket, of which it takes a copy. It listens on a unix
@@ -118,30 +115,19 @@ func (f *Front) accept() {
 		case err != nil:
 			f.log.Warn("accepting a connection failed", "err", err)
 			<-time.After(acceptRetry)
-		case !f.enter():
+		case f.mounts.Load() == maxMounts: // only accept adds to them
 			f.log.Warn("connection closed, as there are too many", "used", maxMounts)
 			_ = conn.Close()
 		default:
+			f.mounts.Add(1)
 			go f.serve(conn)
 		}
 	}
 }
 
-func (f *Front) enter() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mounts == maxMounts {
-		return false
-	}
-	f.mounts++
-	return true
-}
-
 func (f *Front) serve(conn net.Conn) {
+	defer f.mounts.Add(-1)
 	newMount(f, conn).run()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mounts--
 }
 
 // Status returns what the front does now, and has done since its start.
