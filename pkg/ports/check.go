@@ -25,10 +25,10 @@ var (
 	hostName = regexp.MustCompile(`^[0-9A-Za-z]([-.0-9A-Za-z]{0,251}[0-9A-Za-z])?$`)
 	zoneName = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
 
-	port    = scalar(fmt.Sprintf("a port, 1 to %d", wellknown.MaxPort), isPort)
+	port    = scalar(fmt.Sprintf("a port, 1 to %d", wellknown.MaxPort), isWithin(wellknown.MaxPort))
 	text    = optional(scalar("a string", isText))
 	flag    = optional(scalar("true or false", func(v *yaml.Node) bool { return v.Decode(new(bool)) == nil }))
-	lanes   = optional(scalar(fmt.Sprintf("a number of connections, 1 to %d", tunnelspec.MaxLanes), isLanes))
+	lanes   = optional(scalar(fmt.Sprintf("a number of connections, 1 to %d", tunnelspec.MaxLanes), isWithin(tunnelspec.MaxLanes)))
 	address = scalar("an IP address", func(v *yaml.Node) bool { return parseAddress(v).IsValid() })
 	ipv6    = scalar("an IPv6 address", func(v *yaml.Node) bool { return parseAddress(v).Is6() && !parseAddress(v).Is4In6() })
 	moment  = optional(scalar("a time like 2026-01-02T03:04:05Z", setTime))
@@ -183,14 +183,12 @@ func checkShape(n *yaml.Node, path string, depth int) error {
 
 func isText(v *yaml.Node) bool { return v.ShortTag() == "!!str" }
 
-func isPort(v *yaml.Node) bool {
-	port, err := strconv.Atoi(v.Value)
-	return err == nil && v.ShortTag() == "!!int" && port >= 1 && port <= wellknown.MaxPort
-}
-
-func isLanes(v *yaml.Node) bool {
-	n, err := strconv.Atoi(v.Value)
-	return err == nil && v.ShortTag() == "!!int" && n >= 1 && n <= tunnelspec.MaxLanes
+// isWithin recognizes a whole number from 1 to the highest.
+func isWithin(highest int) func(v *yaml.Node) bool {
+	return func(v *yaml.Node) bool {
+		n, err := strconv.Atoi(v.Value)
+		return err == nil && v.ShortTag() == "!!int" && 1 <= n && n <= highest
+	}
 }
 
 // parseAddress returns no valid address for one with a zone.

@@ -46,9 +46,6 @@ func (s *Schedule) Remove(lane int) (wasBusy bool) {
 	return q.waiting > 0
 }
 
-// Len returns the number of lanes.
-func (s *Schedule) Len() int { return len(s.lanes) }
-
 // Waiting returns the number of requests that wait for answers.
 func (s *Schedule) Waiting() int { return len(s.requests) }
 

@@ -59,9 +59,6 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	return &Server{options: o, listener: Limit(listener, func() int { return MaxConnections })}, nil
 }
 
-// Addr returns the address that the server listens on.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
-
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
