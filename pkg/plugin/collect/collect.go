@@ -42,10 +42,7 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Arch
 		return client.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
 	}
 	c.version(client)
-	if err := c.conclusions(); err != nil {
-		return nil, err
-	}
-	if err := c.objects(); err != nil {
+	if err := cmp.Or(c.conclusions(), c.objects()); err != nil {
 		return nil, err
 	}
 	return c.archive, c.logs(ctx)
@@ -95,15 +92,16 @@ func (c *collector) version(client kubernetes.Interface) {
 
 // conclusions adds the outputs of the plugin's status and doctor.
 func (c *collector) conclusions() error {
-	var status, doctor strings.Builder
-	if err := printing.Write(&status, "", inspect.NewStatus(c.Snapshot), c.Snapshot.Now); err != nil {
+	status, doctor := inspect.NewStatus(c.Snapshot), inspect.Examine(c.Snapshot, inspect.Subject{})
+	return cmp.Or(conclude(c, "status", status), conclude(c, "doctor", doctor))
+}
+
+func conclude[T printing.Report](c *collector, command string, report T) error {
+	var text strings.Builder
+	if err := printing.Write(&text, "", report, c.Snapshot.Now); err != nil {
 		return err
 	}
-	if err := printing.Write(&doctor, "", inspect.Examine(c.Snapshot, inspect.Subject{}), c.Snapshot.Now); err != nil {
-		return err
-	}
-	c.add("status.txt", "output of kubectl efs-stunnel status", c.redactor.text(status.String()))
-	c.add("doctor.txt", "output of kubectl efs-stunnel doctor", c.redactor.text(doctor.String()))
+	c.add(command+".txt", "output of kubectl efs-stunnel "+command, c.redactor.text(text.String()))
 	return nil
 }
 
@@ -116,7 +114,7 @@ func (c *collector) objects() error {
 	for _, n := range s.Nodes {
 		nodes = append(nodes, node(n))
 	}
-	for _, err := range []error{
+	return cmp.Or(
 		addObjects(c, "manager", mostObjects, present(s.Manager)), addObjects(c, "agents", mostObjects, present(s.Agents)),
 		addObjects(c, "lease", mostObjects, present(s.Lease)),
 		addObjects(c, "tables", mostObjects, append(present(s.Table), present(s.Pinned)...)),
@@ -125,12 +123,7 @@ func (c *collector) objects() error {
 		addObjects(c, "storageclasses", mostObjects, s.OurClasses()), addObjects(c, "sharedvolumes", mostObjects, s.SharedVolumes),
 		addObjects(c, "conditions", mostObjects, s.Conditions),
 		addObjects(c, "nodes", mostObjects, nodes), addObjects(c, "events", mostEvents, s.OurEvents()),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 // present returns a list of one object, empty if it does not exist.
@@ -147,11 +140,15 @@ func addObjects[T runtime.Object](c *collector, name string, most int, all []T) 
 		return nil
 	}
 	shown := all[:c.most(name, len(all), most)]
-	text, err := objects(c.redactor, shown)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	var text strings.Builder
+	for _, object := range shown {
+		document, err := c.redactor.object(object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		text.WriteString("---\n" + document)
 	}
-	c.add("objects/"+name+".yaml", fmt.Sprintf("%d of %d", len(shown), len(all)), text)
+	c.add("objects/"+name+".yaml", fmt.Sprintf("%d of %d", len(shown), len(all)), text.String())
 	return nil
 }
 

@@ -93,28 +93,16 @@ func containsAny(text string, parts []string) bool {
 // secretKeys replaces words with the form of an AWS secret access key: 40 characters, of upper and lower
 // case and digits. Paths and hexadecimal hashes do not have it.
 func secretKeys(text string) string {
-	const length = 40
-	var out strings.Builder
-	begin := 0 // of the word
-	for end := 0; end <= len(text); end++ {
-		if end < len(text) && isKeyByte(text[end]) {
-			continue
+	for word := range strings.FieldsFuncSeq(text, isNoKeyCharacter) {
+		if len(word) == 40 && isMixed(word) {
+			text = strings.ReplaceAll(text, word, removed)
 		}
-		if word := text[begin:end]; len(word) == length && isMixed(word) {
-			out.WriteString(removed)
-		} else {
-			out.WriteString(word)
-		}
-		if end < len(text) {
-			out.WriteByte(text[end])
-		}
-		begin = end + 1
 	}
-	return out.String()
+	return text
 }
 
-func isKeyByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '/' || c == '+'
+func isNoKeyCharacter(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '/' && c != '+'
 }
 
 func isMixed(word string) bool {
@@ -147,19 +135,6 @@ func (r redactor) object(object runtime.Object) (string, error) {
 		return "", fmt.Errorf("writing an object: %w", err)
 	}
 	return string(text), nil
-}
-
-// objects returns objects as YAML documents.
-func objects[T runtime.Object](r redactor, all []T) (string, error) {
-	var out strings.Builder
-	for _, object := range all {
-		text, err := r.object(object)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString("---\n" + text)
-	}
-	return out.String(), nil
 }
 
 // value redacts everything below a field.
