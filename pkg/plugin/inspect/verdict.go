@@ -16,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -215,15 +216,11 @@ type jobFacts struct {
 
 func derive(s *Snapshot) *facts {
 	f := &facts{
-		Snapshot: s, classes: map[string]storedClass{}, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-		volumes: map[string]volumes.Volume{}, attempts: map[string]jobFacts{}, events: map[eventKey][]corev1.Event{},
-		tunnels: map[string]*v1alpha1.NodeTunnels{}, shown: map[string]*v1alpha1.FileSystem{},
-	}
-	for _, object := range s.NodeTunnels {
-		f.tunnels[object.Name] = object
-	}
-	for _, object := range s.FileSystemObjects {
-		f.shown[object.Name] = object
+		Snapshot: s, classes: map[string]storedClass{}, volumes: map[string]volumes.Volume{},
+		attempts: map[string]jobFacts{}, events: map[eventKey][]corev1.Event{},
+		claims:  reading.Index(s.Claims, reading.NameOf),
+		tunnels: reading.Index(s.NodeTunnels, (*v1alpha1.NodeTunnels).GetName),
+		shown:   reading.Index(s.FileSystemObjects, (*v1alpha1.FileSystem).GetName),
 	}
 	for _, event := range s.Events {
 		f.events[keyOf(event)] = append(f.events[keyOf(event)], event)
@@ -240,9 +237,6 @@ func derive(s *Snapshot) *facts {
 	}
 	for _, object := range s.Volumes {
 		f.volumes[object.Name] = volumes.Read(object, s.Provisioner)
-	}
-	for _, claim := range s.Claims {
-		f.claims[nameOf(claim)] = claim
 	}
 	f.deriveJobs()
 	return f

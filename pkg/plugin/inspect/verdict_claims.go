@@ -14,6 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -38,10 +39,6 @@ const (
 
 // silent bounds the time in which the manager says nothing about a claim: its condition begins after ten seconds.
 const silent = 90 * time.Second
-
-func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
-	return types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
-}
 
 // isClaimOurs reports whether a claim requests a volume of this provisioner, or has one.
 func (f *facts) isClaimOurs(claim *corev1.PersistentVolumeClaim) bool {
@@ -90,7 +87,7 @@ func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
 	case claim.Status.Phase == corev1.ClaimLost:
 		return problem(ClaimLost, "", fmt.Sprintf("its volume %s was deleted; the data stays", name))
 	case claim.Status.Phase == corev1.ClaimBound:
-		return cmp.Or(f.waitsForMount(nameOf(claim)), fine("", "bound to %s", name))
+		return cmp.Or(f.waitsForMount(reading.NameOf(claim)), fine("", "bound to %s", name))
 	case name != "" || f.volumes[own].Object != nil && condition.Reason == "":
 		return note(WaitsForBinder, "", "the cluster is binding it to volume "+cmp.Or(name, own))
 	case maker != "":
@@ -137,7 +134,7 @@ func (f *facts) ofClaimCondition(claim *corev1.PersistentVolumeClaim, c corev1.P
 
 func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) Result {
 	var names []string
-	for _, pod := range f.usersOf(nameOf(claim)) {
+	for _, pod := range f.usersOf(reading.NameOf(claim)) {
 		names = append(names, pod.Name)
 	}
 	return note(ClaimTerminating, "", join("it is deleted when the last pod that uses it ends", strings.Join(names, ", ")))

@@ -10,6 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -34,7 +35,7 @@ func (f *facts) scopeOf(subject Subject) *scope {
 		if pod := f.user(subject.NamespacedName); pod != nil {
 			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 			for _, claim := range f.claimsOf(pod) {
-				s.addClaim(nameOf(claim))
+				s.addClaim(reading.NameOf(claim))
 			}
 		}
 	case KindFileSystem:
@@ -113,7 +114,7 @@ func (f *facts) usersOf(claim types.NamespacedName) []*corev1.Pod {
 // claimsOf returns the claims of efs-stunnel that a pod uses.
 func (f *facts) claimsOf(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	return keep(f.Claims, func(claim *corev1.PersistentVolumeClaim) bool {
-		return (f.isClaimOurs(claim) || f.sharedVolumeOf(claim) != nil) && uses(pod, nameOf(claim))
+		return (f.isClaimOurs(claim) || f.sharedVolumeOf(claim) != nil) && uses(pod, reading.NameOf(claim))
 	})
 }
 

@@ -24,11 +24,17 @@ import (
 func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets map[string]ports.Target) (rebuild.Cluster, error) {
 	var unread []inspect.Unread
 	reader, core := reading.Reader{Unread: &unread}, r.Client.CoreV1()
-	c := rebuild.NewCluster(uid, provisioner, targets,
-		reading.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List),
-		reading.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List),
-		reading.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List),
-		reading.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List))
+	volumes := reading.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List)
+	claims := reading.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List)
+	namespaces := reading.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List)
+	classes := reading.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List)
+	c := rebuild.Cluster{
+		UID: uid, Provisioner: provisioner, Targets: targets,
+		Volumes:    reading.Index(volumes, (*corev1.PersistentVolume).GetName),
+		Claims:     reading.Index(claims, reading.NameOf),
+		Namespaces: reading.Index(namespaces, (*corev1.Namespace).GetName),
+		Classes:    reading.Index(classes, (*storagev1.StorageClass).GetName),
+	}
 	if len(unread) > 0 {
 		return c, fmt.Errorf("you have no right to %s", unread[0])
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 )
 
@@ -65,6 +66,20 @@ func List[T any, L runtime.Object](ctx context.Context, r *Reader, resource, nam
 ) (all []T) {
 	Each(ctx, r, resource, namespace, selector, read, func(object T) { all = append(all, object) })
 	return all
+}
+
+// NameOf returns the namespace and the name of an object.
+func NameOf[T metav1.Object](object T) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// Index returns the objects of a list by a key, mostly their name.
+func Index[K comparable, T any](all []T, key func(T) K) map[K]T {
+	index := make(map[K]T, len(all))
+	for _, object := range all {
+		index[key(object)] = object
+	}
+	return index
 }
 
 // Each calls do for each object of a list, of which it never holds more than a page.

@@ -30,40 +30,17 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Cluster is the one that gets volumes, and what it has.
+// Cluster is the one that gets volumes, and what it has, by name.
 type Cluster struct {
 	UID         string // as ledgers have it
 	Provisioner string
 	Targets     map[string]ports.Target
 	Volumes     map[string]*corev1.PersistentVolume
 	Claims      map[types.NamespacedName]*corev1.PersistentVolumeClaim
-	Namespaces  map[string]types.UID
+	Namespaces  map[string]*corev1.Namespace
 	Classes     map[string]*storagev1.StorageClass
 	// Points are the access points in AWS; nil if they were not given.
 	Points []AccessPoint
-}
-
-// NewCluster indexes objects.
-func NewCluster(uid, provisioner string, targets map[string]ports.Target, volumes []*corev1.PersistentVolume,
-	claims []*corev1.PersistentVolumeClaim, namespaces []*corev1.Namespace, classes []*storagev1.StorageClass,
-) Cluster {
-	c := Cluster{
-		UID: uid, Provisioner: provisioner, Targets: targets, Volumes: map[string]*corev1.PersistentVolume{}, Namespaces: map[string]types.UID{},
-		Classes: map[string]*storagev1.StorageClass{}, Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-	}
-	for _, volume := range volumes {
-		c.Volumes[volume.Name] = volume
-	}
-	for _, class := range classes {
-		c.Classes[class.Name] = class
-	}
-	for _, claim := range claims {
-		c.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
-	}
-	for _, namespace := range namespaces {
-		c.Namespaces[namespace.Name] = namespace.UID
-	}
-	return c
 }
 
 // Choice has the fields of a volume that neither its directory nor the ledger has.
@@ -86,6 +63,19 @@ func (c Cluster) class(name string) (volumes.Class, error) {
 		return volumes.Class{}, fmt.Errorf("storage class %q is of provisioner %q, not %q: name another with --class", name, object.Provisioner, c.Provisioner)
 	}
 	return volumes.ParseClass(object)
+}
+
+// plan plans the objects of a volume that is, or becomes, an owner.
+func (c Cluster) plan(item *Item, owner requests.Volume, accessPoint string, choice Choice) {
+	existing, err := c.existing(volumes.Existing{
+		Name: owner.Name, OwnerUID: owner.ClaimUID, FileSystemID: item.FileSystem, Path: owner.Path, AccessPointID: accessPoint,
+		Namespace: owner.Namespace, Claim: owner.Claim, GID: owner.GID, Policy: choice.Policy,
+	}, owner.Class, choice)
+	if err != nil {
+		item.end(Refused, err.Error())
+		return
+	}
+	c.add(item, existing)
 }
 
 // existing completes the description of a volume from its class and file system.

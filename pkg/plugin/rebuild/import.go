@@ -81,30 +81,22 @@ func (i Import) Plan(wanted []Wanted, found []requests.Directory, ledger []reque
 }
 
 func (i Import) plan(item *Item, w Wanted, owned bool) {
-	uid := strings.TrimPrefix(item.Volume, wellknown.VolumePrefix)
-	existing, err := i.existing(volumes.Existing{
-		Name: item.Volume, OwnerUID: uid, FileSystemID: i.FileSystem, Path: w.Path, AccessPointID: w.AccessPoint,
-		Namespace: w.Namespace, Claim: w.Claim, GID: w.GID, Policy: i.Policy,
-	}, i.Class, i.Choice)
-	if err != nil {
-		item.end(Refused, err.Error())
-		return
-	}
-	namespaceUID, ok := i.Namespaces[w.Namespace]
-	if !ok {
+	namespace := i.Namespaces[w.Namespace]
+	if namespace == nil {
 		item.end(Refused, "namespace "+w.Namespace+" does not exist")
 		return
 	}
-	if i.add(item, existing); item.State != Planned {
-		return
+	owner := requests.Volume{
+		Name: item.Volume, Path: w.Path, Namespace: w.Namespace, NamespaceUID: string(namespace.UID), Class: i.Class,
+		Claim: w.Claim, ClaimUID: strings.TrimPrefix(item.Volume, wellknown.VolumePrefix), Made: i.Policy == corev1.PersistentVolumeReclaimDelete, GID: w.GID,
 	}
-	if owned && item.NewVolume == nil && item.NewClaim == nil {
+	i.Cluster.plan(item, owner, w.AccessPoint, i.Choice)
+	switch {
+	case item.State != Planned:
+	case owned && item.NewVolume == nil && item.NewClaim == nil:
 		item.State = Exists
-		return
-	}
-	item.Adoption = &requests.Volume{
-		Name: item.Volume, Path: w.Path, Namespace: w.Namespace, NamespaceUID: string(namespaceUID), Class: i.Class,
-		Claim: w.Claim, ClaimUID: uid, Made: i.Policy == corev1.PersistentVolumeReclaimDelete, GID: w.GID,
+	default:
+		item.Adoption = &owner
 	}
 }
 

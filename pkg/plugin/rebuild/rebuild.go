@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // Rebuild makes volumes of what ledgers have of one cluster.
@@ -119,31 +118,28 @@ func (r Rebuild) notWanted(e entry, waiting map[string]string) string {
 }
 
 func (r Rebuild) plan(item *Item, e entry) {
-	class := e.Class
-	if _, err := r.class(class); err != nil && r.Class != "" {
-		class = r.Class
+	owner, choice := requests.Volume{
+		Name: e.Volume, Path: e.Path, Namespace: e.Namespace, Class: e.Class,
+		Claim: e.Claim, ClaimUID: e.ClaimUID, Made: e.Made && !e.Retained, GID: e.GID,
+	}, r.Choice
+	if namespace := r.Namespaces[e.Namespace]; namespace != nil {
+		owner.NamespaceUID = string(namespace.UID)
 	}
-	existing, err := r.existing(volumes.Existing{
-		Name: e.Volume, OwnerUID: e.ClaimUID, FileSystemID: e.fileSystem, Path: e.Path,
-		Namespace: e.Namespace, Claim: e.Claim, GID: e.GID, Policy: r.Policy,
-	}, class, r.Choice)
-	if err != nil {
-		item.end(Refused, err.Error())
-		return
+	if _, err := r.class(e.Class); err != nil && r.Class != "" {
+		owner.Class = r.Class
 	}
 	if e.Retained {
-		existing.Policy = corev1.PersistentVolumeReclaimRetain
+		choice.Policy = corev1.PersistentVolumeReclaimRetain
 	}
-	if r.add(item, existing); item.State == Planned {
-		r.takeOver(item, e, class)
+	if r.Cluster.plan(item, owner, "", choice); item.State == Planned {
+		r.takeOver(item, e, owner)
 	}
 }
 
 // takeOver plans the owner. One that is right is recorded again with a new volume, so that a directory that
 // has gone meanwhile is noticed.
-func (r Rebuild) takeOver(item *Item, e entry, class string) {
-	uid := string(r.Namespaces[e.Namespace])
-	isOwn, isAnother := e.Cluster == r.UID && !e.Retained, uid != "" && e.NamespaceUID != uid
+func (r Rebuild) takeOver(item *Item, e entry, owner requests.Volume) {
+	isOwn, isAnother := e.Cluster == r.UID && !e.Retained, owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
 	if isOwn && !isAnother && item.NewVolume == nil {
 		if item.NewClaim == nil {
 			item.State = Exists
@@ -153,10 +149,7 @@ func (r Rebuild) takeOver(item *Item, e entry, class string) {
 	if isOwn && isAnother && e.TakenFrom == "" && e.NamespaceUID != "" {
 		item.Note = "namespace " + e.Namespace + " was deleted and made again since"
 	}
-	item.Adoption = &requests.Volume{
-		Name: e.Volume, Path: e.Path, Namespace: e.Namespace, NamespaceUID: uid, Class: class,
-		Claim: e.Claim, ClaimUID: e.ClaimUID, Made: e.Made && !e.Retained, GID: e.GID,
-	}
+	item.Adoption = &owner
 }
 
 // Others counts the owners of other clusters, by cluster, and below "" the entries without a readable owner.

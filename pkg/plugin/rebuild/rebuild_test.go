@@ -16,6 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -45,7 +46,13 @@ func newCluster(volumes []corev1.PersistentVolume, claims ...corev1.PersistentVo
 		},
 	}
 	targets := map[string]ports.Target{fs1: {Port: 20490}, fs2: {Port: 20491, AvailabilityZone: "us-east-1a"}}
-	return rebuild.NewCluster(own, wellknown.DefaultProvisioner, targets, pointers(volumes), pointers(claims), pointers(namespaces), pointers(classes))
+	return rebuild.Cluster{
+		UID: own, Provisioner: wellknown.DefaultProvisioner, Targets: targets,
+		Volumes:    reading.Index(pointers(volumes), (*corev1.PersistentVolume).GetName),
+		Claims:     reading.Index(pointers(claims), reading.NameOf),
+		Namespaces: reading.Index(pointers(namespaces), (*corev1.Namespace).GetName),
+		Classes:    reading.Index(pointers(classes), (*storagev1.StorageClass).GetName),
+	}
 }
 
 func pointers[T any](items []T) (all []*T) {
