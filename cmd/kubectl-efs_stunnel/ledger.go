@@ -52,14 +52,11 @@ func (p *plugin) onFileSystems(command *cobra.Command, do func(context.Context, 
 }
 
 func (p *plugin) locate(ctx context.Context, image string, ids []string) (installation, error) {
-	if err := printing.CheckFormat(p.output); err != nil {
-		return installation{}, err
-	}
-	c, err := p.connect(p.flags)
-	if err != nil {
-		return installation{}, err
-	}
+	c, err := p.open()
 	i := installation{connection: c}
+	if err != nil {
+		return i, err
+	}
 	i.Snapshot, err = inspect.Locate(ctx, c.client, inspect.Options{Namespace: p.system, Provisioner: p.provisioner, Now: c.now})
 	if err != nil {
 		return i, err

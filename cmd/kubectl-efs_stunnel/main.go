@@ -246,14 +246,19 @@ func (p *plugin) gather(ctx context.Context, withUsers bool) (*inspect.Snapshot,
 	return p.gatherFrom(ctx, c, withUsers)
 }
 
+// open connects to the cluster, unless there is no such format for the output.
+func (p *plugin) open() (connection, error) {
+	if err := printing.CheckFormat(p.output); err != nil {
+		return connection{}, err
+	}
+	return p.connect(p.flags)
+}
+
 // begin connects to the cluster for a command that reads its objects first.
 func (p *plugin) begin() (connection, *progress, error) {
-	if err := printing.CheckFormat(p.output); err != nil {
-		return connection{}, nil, err
-	}
-	c, err := p.connect(p.flags)
+	c, err := p.open()
 	if err != nil {
-		return connection{}, nil, err
+		return c, nil, err
 	}
 	progress := newProgress(p.streams.ErrOut)
 	progress.step("reading objects")

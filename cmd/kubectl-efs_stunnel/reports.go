@@ -23,7 +23,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/collect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/dashboard"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
-	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -92,7 +91,7 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 			done = done && survey.Finished
 			if !survey.Finished && after.Now.Sub(before.Now) >= quiet && said[id] != survey.State {
 				said[id] = survey.State
-				fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", id, printing.Line(survey.State))
+				p.say(id, survey.State)
 			}
 		}
 		return done, nil

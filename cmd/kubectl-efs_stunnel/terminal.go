@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -40,31 +39,16 @@ func colorsOf(out io.Writer) io.Writer {
 // begin a line with such a word.
 type colored struct{ out io.Writer }
 
-const noColor = "\x1b[0m"
+// painter puts colors around the first words of results.
+var painter = strings.NewReplacer(
+	"\nPROBLEM ", "\n\x1b[1;31mPROBLEM\x1b[0m ", // bold red
+	"\nUNKNOWN ", "\n\x1b[1;33mUNKNOWN\x1b[0m ", // bold yellow
+	"\nNOTE ", "\n\x1b[1;36mNOTE\x1b[0m ", // bold cyan
+)
 
-func colors() map[string]string {
-	return map[string]string{
-		levelWord(inspect.Problem): "\x1b[1;31m", // bold red
-		levelWord(inspect.Unknown): "\x1b[1;33m", // bold yellow
-		levelWord(inspect.Note):    "\x1b[1;36m", // bold cyan
-	}
-}
-
-// levelWord returns the first word of a result in reports.
-func levelWord(level inspect.Level) string { return strings.ToUpper(string(level)) }
-
-// Write expects whole reports.
+// Write expects whole reports, which never begin with a result.
 func (c colored) Write(text []byte) (int, error) {
-	var painted bytes.Buffer
-	for line := range bytes.Lines(text) {
-		word, rest, _ := bytes.Cut(line, []byte(" "))
-		if color, ok := colors()[string(word)]; ok {
-			painted.WriteString(color + string(word) + noColor + " ")
-			line = rest
-		}
-		painted.Write(line)
-	}
-	if _, err := c.out.Write(painted.Bytes()); err != nil {
+	if _, err := painter.WriteString(c.out, string(text)); err != nil {
 		return 0, err
 	}
 	return len(text), nil

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +20,7 @@ func (p *plugin) translate() *cobra.Command {
 		Example: "  kubectl efs-stunnel translate -f class.yaml\n  kubectl get storageclass efs-sc -o yaml | kubectl efs-stunnel translate -f -\n" +
 			"  kubectl get sharedvolumes.aws-efs.managed.openshift.io --all-namespaces -o yaml | kubectl efs-stunnel translate -f -",
 		RunE: func(*cobra.Command, []string) error {
-			read := func() ([]byte, error) { return os.ReadFile(file) }
-			if file == "-" {
-				read = func() ([]byte, error) { return io.ReadAll(p.streams.In) }
-			}
-			text, err := read()
+			text, err := p.read(file)
 			if err != nil {
 				return err
 			}
