@@ -111,24 +111,7 @@ func TestClaimsAreAnnotatedAtCreation(t *testing.T) {
 // leaders one after the other, with the rights of the component only, under the policies of the component "admission".
 // No claim is Lost or bound to two volumes, with WaitForFirstConsumer neither.
 func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
-	const throttled = 20 // requests a second, the default of kube-controller-manager
-	programs, err := cluster.Programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), programs, throttled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f := fixtureIn(testenv.New(t, c))
-	for _, file := range []string{"base/manager-rbac.yaml", "components/fast-binding/rbac.yaml", "components/admission/volumes.yaml"} {
-		f.grant(filepath.Join(kustomizations, file))
-	}
+	c, f := startThrottled(t)
 	registry := prometheus.NewRegistry()
 	first := f.startBindingManager(registry)
 	f.waitForBound(f.createClaim("before"))
@@ -163,6 +146,27 @@ func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 		t.Error("the manager has bound no claim")
 	}
 	t.Logf("the first leader has bound %.0f of %d claims", finished, count)
+}
+
+// startThrottled starts a control plane whose controller-manager makes as many requests as by default, and grants the
+// rights of the component "fast-binding" under the policies of the component "admission".
+func startThrottled(t *testing.T) (*cluster.Cluster, *fixture) {
+	t.Helper()
+	const throttled = 20 // requests a second
+	programs, err := cluster.Programs()
+	check(t, err)
+	c, err := cluster.Start(t.Context(), programs, throttled)
+	check(t, err)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := fixtureIn(testenv.New(t, c))
+	for _, file := range []string{"base/manager-rbac.yaml", "components/fast-binding/rbac.yaml", "components/admission/volumes.yaml"} {
+		f.grant(filepath.Join(kustomizations, file))
+	}
+	return c, f
 }
 
 // startBindingManager starts a manager with its own rights, which binds claims.

@@ -62,11 +62,17 @@ func newNodeWithoutAgent(env *testenv.Env, name string) {
 	node.Spec.Taints = nil // admission adds the taint not-ready to every new node
 	node, err = nodes.Update(env.Context(), node, metav1.UpdateOptions{})
 	check(env, err)
+	setRoom(env, node, 10)
+}
+
+// setRoom lets a node have so many pods.
+func setRoom(env *testenv.Env, node *corev1.Node, pods int64) {
+	env.Helper()
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("10"),
+		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: *resource.NewQuantity(pods, resource.DecimalSI),
 	}
 	node.Status.Capacity, node.Status.Allocatable = room, room
-	_, err = nodes.UpdateStatus(env.Context(), node, metav1.UpdateOptions{})
+	_, err := env.Client.CoreV1().Nodes().UpdateStatus(env.Context(), node, metav1.UpdateOptions{})
 	check(env, err)
 }
 
