@@ -14,7 +14,9 @@ type burst struct {
 	Limits     limits     `json:"limits"`
 	Workers    int        `json:"workers"`
 	Finalizer  bool       `json:"libraryFinalizer,omitempty"`
-	Warm       bool       `json:"warm,omitempty"` // a worker waited before it
+	Warm       bool       `json:"warm,omitempty"`          // a worker waited before it
+	Finishes   bool       `json:"finishBinding,omitempty"` // the manager, with --finish-binding
+	Annotated  bool       `json:"annotated,omitempty"`     // by the policy of the component fast-binding
 	Claims     int        `json:"claims"`
 	Conditions conditions `json:"conditions"`
 	Create     phase      `json:"create"`
@@ -61,7 +63,7 @@ const phaseDeadline = 30 * time.Minute
 
 // measureBurst creates claims on a testbed of their own, and deletes them.
 func (b *bench) measureBurst(ctx context.Context, c contender) (result burst, err error) {
-	result = burst{Contender: c.name, Limits: c.limits, Workers: c.workers, Finalizer: c.finalizer, Warm: c.warm, Claims: c.claims}
+	result = burst{Contender: c.name, Limits: c.limits, Workers: c.workers, Finalizer: c.finalizer, Warm: c.warm, Claims: c.claims, Finishes: c.finishes, Annotated: c.policy != ""}
 	profiles := ""
 	if c.name == managerName {
 		profiles = b.options.profiles
@@ -72,6 +74,9 @@ func (b *bench) measureBurst(ctx context.Context, c contender) (result burst, er
 	}
 	if c.warm {
 		what += ", with a warm worker"
+	}
+	if c.finishes {
+		what += ", " + bindingName(result)
 	}
 	err = b.onTestbed(ctx, what, c, &result.Conditions, func(ctx context.Context, bed *testbed) error {
 		return bed.with(ctx, c, func(p *program) error {

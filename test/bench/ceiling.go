@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -62,7 +61,7 @@ func (bed *testbed) createVolume(ctx context.Context, claim string, uid types.UI
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName:              class,
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			Capacity:                      oneGibibyte(),
 			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: team, Name: claim, UID: uid},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/" + claim}},

@@ -35,6 +35,8 @@ type contender struct {
 	linger    time.Duration // for which the manager's workers wait for more operations
 	warm      bool          // a worker waits before a burst
 	finalizer bool          // the library adds its finalizer to volumes
+	finishes  bool          // the manager binds claims where the cluster's binder is late
+	policy    string        // file with a policy that annotates claims; "" for none
 }
 
 // replica is how one process of a contender runs.
@@ -105,6 +107,9 @@ func (b *bench) managerCommand(bed *testbed, c contender, r replica) []string {
 		"--kube-api-qps=" + strconv.Itoa(c.limits.QPS), "--kube-api-burst=" + strconv.Itoa(c.limits.Burst),
 		"--worker-port=" + workerPort, "--worker-linger=" + c.linger.String(),
 		"--leader-elect=" + strconv.FormatBool(r.lease != lease{}),
+	}
+	if c.finishes {
+		command = append(command, "--finish-binding")
 	}
 	if r.lease == (lease{}) {
 		return command

@@ -70,6 +70,7 @@ type options struct {
 	library           bool
 	scale             scaleNumbers
 	manifest          string
+	policy            string
 	churnRate         float64
 	churnDeadline     time.Duration
 	files             fileNumbers
@@ -86,6 +87,7 @@ const (
 	partTakeover = "takeover"
 	partScale    = "scale"
 	partChurn    = "churn"
+	partBinding  = "binding"
 	partClone    = "clone"
 	partSurvey   = "survey"
 
@@ -96,7 +98,7 @@ const (
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	usual := []string{partAlone, partBurst, partStream, partTakeover, partIdle}
-	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey, partReadAhead, partTunnel) // which take long, or have nothing to do with the manager
+	all := append(slices.Clone(usual), partScale, partChurn, partBinding, partClone, partSurvey, partReadAhead, partTunnel) // which take long, or have nothing to do with the manager
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -121,6 +123,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.scale.mass, "scale-mass", 20000, "`number` of the others that are deleted at once")
 	flags.IntVar(&o.scale.standby, "scale-standby", 100000, "`number` of claims of another provisioner that come and go beside a standby")
 	flags.StringVar(&o.manifest, "manifest", "deploy/kustomize/base/manager.yaml", "`file` with the manager's Deployment, for its limit of memory")
+	flags.StringVar(&o.policy, "policy", "deploy/kustomize/components/fast-binding/policy.yaml", "`file` with the policy that annotates claims in the part binding")
 	flags.Float64Var(&o.churnRate, "churn-rate", 10, "`number` of claims of another provisioner that are deleted each second of the part churn")
 	flags.DurationVar(&o.churnDeadline, "churn-deadline", 5*time.Minute, "`time` that a new leader has to begin in the part churn")
 	flags.DurationVar(&o.files.latency, "latency", 5*time.Millisecond, "`time` after which a request is answered in the parts clone and survey")
@@ -192,7 +195,7 @@ const libraryThreads = 4
 func (b *bench) measure(ctx context.Context) error {
 	parts := map[string]func(context.Context) error{
 		partAlone: b.measureSingles, partBurst: b.measureBursts, partStream: b.measureStreams, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
-		partScale: b.measureScale, partChurn: b.measureChurn,
+		partScale: b.measureScale, partChurn: b.measureChurn, partBinding: b.measureBinding,
 		partClone: b.measureClone, partSurvey: b.measureSurveys,
 		partReadAhead: b.measureReadAhead, partTunnel: b.measureTunnel,
 	}
@@ -268,6 +271,11 @@ func (b *bench) onTestbed(ctx context.Context, what string, c contender, under *
 	defer func() { err = errors.Join(err, bed.stop()) }()
 	if err := bed.makeClass(ctx, c.provisioner); err != nil {
 		return err
+	}
+	if c.policy != "" {
+		if err := bed.createPolicy(ctx, c.policy); err != nil {
+			return err
+		}
 	}
 	before, err := usageNow()
 	if err != nil {

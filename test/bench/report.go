@@ -15,6 +15,7 @@ type results struct {
 	Alone     []alone    `json:"alone,omitempty"`
 	Ceilings  []ceiling  `json:"ceilings,omitempty"`
 	Bursts    []burst    `json:"bursts,omitempty"`
+	Bindings  []burst    `json:"bindings,omitempty"`
 	Streams   []stream   `json:"streams,omitempty"`
 	Takeovers []takeover `json:"takeovers,omitempty"`
 	Idle      *idle      `json:"idle,omitempty"`
@@ -90,7 +91,7 @@ const (
 func (r results) writeTable(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %d CPUs (%s)%s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
-	writeRows(&text, "manager", "library", slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()))
+	writeRows(&text, "manager", "library", slices.Concat(r.aloneRows(), r.burstRows(), r.bindingRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()))
 	text.WriteString(r.ceilingLine())
 	writeRows(&text, "Job", "cp, du", r.fileRows())
 	text.WriteString(readAheadTable(r.ReadAhead))
@@ -120,7 +121,7 @@ func (r results) others() string {
 	for _, c := range r.Ceilings {
 		all = append(all, c.Conditions.Others)
 	}
-	for _, b := range r.Bursts {
+	for _, b := range slices.Concat(r.Bursts, r.Bindings) {
 		all = append(all, b.Conditions.Others)
 	}
 	for _, s := range r.Streams {

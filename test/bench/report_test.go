@@ -189,3 +189,21 @@ func TestScaleRowsHaveTheSameCaseOfTheLibrary(t *testing.T) {
 		t.Errorf("rows %+v", rows)
 	}
 }
+
+func TestBindingIsComparedWithTheLibrary(t *testing.T) {
+	r := results{Bindings: []burst{
+		{Contender: managerName, Create: phase{Rate: 4}},
+		{Contender: managerName, Finishes: true, Create: phase{Rate: 9}},
+		{Contender: managerName, Finishes: true, Annotated: true, Create: phase{Rate: 21}},
+		{Contender: libraryName, Create: phase{Rate: 4}},
+	}}
+	var got []string
+	for _, row := range r.bindingRows() {
+		if row.unit == perSecond && row.ours > 0 {
+			got = append(got, row.target.mark(row.ours)+row.ratio())
+		}
+	}
+	if want := []string{"1×", "**missed**2.2×", "met5.2×"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

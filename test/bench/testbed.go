@@ -230,6 +230,10 @@ func (bed *testbed) createClaim(ctx context.Context, name string) error {
 	return err
 }
 
+func oneGibibyte() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+}
+
 // createClaimFor makes a claim of a class; claims with the same volume name share a directory.
 func (bed *testbed) createClaimFor(ctx context.Context, name, class, volumeName string) (*corev1.PersistentVolumeClaim, error) {
 	bed.record(name, func(s *claimTimes) { setOnce(&s.created) })
@@ -242,9 +246,7 @@ func (bed *testbed) createClaimFor(ctx context.Context, name, class, volumeName 
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, Selector: selector,
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			},
+			Resources:   corev1.VolumeResourceRequirements{Requests: oneGibibyte()},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
