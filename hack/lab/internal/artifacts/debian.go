@@ -112,7 +112,7 @@ func moveOne(pattern, to string) error {
 // ToolsRoot extracts Debian packages into a folder, without running or
 // installing anything: their services must not start on this machine.
 func (m Maker) ToolsRoot(ctx context.Context, notes io.Writer, packages []string) (string, bool, error) {
-	return m.extracted(ctx, notes, toolsKind, debianSuite, packages)
+	return m.extracted(ctx, notes, toolsKind, latestSuite, packages)
 }
 
 func (m Maker) extracted(ctx context.Context, notes io.Writer, kind, suite string, packages []string) (string, bool, error) {

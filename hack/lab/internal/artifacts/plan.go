@@ -31,7 +31,7 @@ func (m Maker) Plan(ctx context.Context, tools []string) ([]Part, error) {
 	return []Part{
 		{ComponentsTitle, 11 * time.Minute, m.Cache.Has(componentsKind, components)},
 		{NodeTitle, 2 * time.Minute, m.Cache.Has(nodeKind, m.nodeKey())},
-		{ToolsTitle, time.Minute, m.Cache.Has(toolsKind, m.extractedKey(debianSuite, tools))},
+		{ToolsTitle, time.Minute, m.Cache.Has(toolsKind, m.extractedKey(latestSuite, tools))},
 		{ToolboxTitle, time.Minute, m.Cache.Has(toolboxKind, m.extractedKey(latestSuite, toolboxPackages()))},
 		{EmulatorTitle, time.Minute, m.Cache.Has(emulatorKind, m.extractedKey(latestSuite, emulatorPackages()))},
 	}, nil

@@ -29,6 +29,7 @@ type files struct{ dir, config, log, pid, recovery, tickets string }
 //     which every client can reconnect after a restart (without clients it ends at once);
 //   - numbers instead of names for owners, without the id mapper, whose plugins would have to be in
 //     /usr/lib;
+//   - no PR_SET_IO_FLUSHER, which needs CAP_SYS_RESOURCE;
 //   - every folder that would be in /run or /var by default.
 func config(r Root, e Export, f files, address string) string {
 	host, port, _ := net.SplitHostPort(address) // made by freeAddress
@@ -56,6 +57,7 @@ const template = `NFS_CORE_PARAM {
 	Enable_RQUOTA = false;
 	Enable_UDP = false;
 	Plugins_Dir = @plugins@;
+	Allow_Set_Io_Flusher_Fail = true;
 }
 NFS_KRB5 {
 	Active_krb5 = false;
