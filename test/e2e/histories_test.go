@@ -218,6 +218,21 @@ func (p players) finish(least int) {
 	if err != nil {
 		l.Errorf("the checker of %s: %v\n%s", file, err, out)
 	}
+	l.noServerCrashed()
+}
+
+// noServerCrashed: the lab starts one that has crashed again, and it knows no more which requests it has answered.
+func (l *lab) noServerCrashed() {
+	l.Helper()
+	log, err := os.ReadFile(filepath.Join(l.dir, "logs/efs.log"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "restart=true") {
+			l.Errorf("an NFS server of the lab has crashed: %s", line)
+		}
+	}
 }
 
 // volumesArePosix but for the differences of NFS, while stunnel is killed once.
