@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds how long finish waits for clients whose operations do not return.
@@ -51,11 +53,34 @@ func (r *referee) serve(ctx context.Context, listener net.Listener) error {
 		if err != nil {
 			return fmt.Errorf("accepting clients: %w", err)
 		}
+		if err := endSilent(conn); err != nil {
+			return fmt.Errorf("limiting how long a client is silent: %w", err)
+		}
 		go func() {
 			defer conn.Close()
 			r.answer(conn)
 		}()
 	}
+}
+
+// silence is how long the kernel of a client may not acknowledge what was sent. Without a limit, a client whose node lost
+// its power counts as one that does not go on for a quarter of an hour.
+const silence = time.Minute
+
+func endSilent(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		failure = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence/time.Millisecond))
+	})
+	return errors.Join(err, failure)
 }
 
 // answer serves one connection. Its error is the end of the connection, which is an event itself.
