@@ -63,7 +63,7 @@ func (r *referee) serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// silence is how long the kernel of a client may not acknowledge what was sent. Without a limit, a client whose node lost
+// silence bounds how long the kernel of a client may not acknowledge what was sent. Without it, a client whose node lost
 // its power counts as one that does not go on for a quarter of an hour.
 const silence = time.Minute
 
