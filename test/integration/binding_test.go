@@ -128,8 +128,7 @@ func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 	}
 	count = len(claims)
 	f.waitForCount(claims, count/4)
-	f.check(c.SignalControllers(syscall.SIGSTOP))
-	f.Eventually("the manager asks a question", f.questionIsOpen)
+	claims = append(claims, f.stopWhileAsked(c, f.class)...)
 	f.check(c.SignalControllers(syscall.SIGCONT))
 	f.waitForCount(claims, count/3)
 	c.StopControllers()
@@ -139,13 +138,13 @@ func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 	c.StopControllers()
 	f.startBindingManager(prometheus.NewRegistry())
 	f.check(c.StartControllers())
-	f.waitForCount(claims, count)
+	f.waitForCount(claims, len(claims))
 	f.expectNothingLost(claims)
 	finished := counted(t, registry, "efs_stunnel_manager_bindings_finished_total")
 	if finished == 0 {
 		t.Error("the manager has bound no claim")
 	}
-	t.Logf("the first leader has bound %.0f of %d claims", finished, count)
+	t.Logf("the first leader has bound %.0f of %d claims", finished, len(claims))
 }
 
 // startThrottled starts a control plane whose controller-manager makes as many requests as by default, and grants the
@@ -177,6 +176,24 @@ func (f *fixture) startBindingManager(registry *prometheus.Registry) *manager {
 	f.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + f.Namespace + ":" + wellknown.ManagerServiceAccount}
 	defer func() { f.Config = administrator }()
 	return f.startManager(nil, func(o *loops.Options) { o.FinishBinding, o.Metrics = true, registry })
+}
+
+const lateClaims = 5
+
+// stopWhileAsked stops the controller-manager, and returns when the manager asks it about the volumes of claims that were
+// created after that. They have the annotation of the component "fast-binding", so they are provisioned without it.
+func (f *fixture) stopWhileAsked(c *cluster.Cluster, class string) (late []*corev1.PersistentVolumeClaim) {
+	f.Helper()
+	f.check(c.SignalControllers(syscall.SIGSTOP))
+	for i := range lateClaims {
+		late = append(late, f.NewClaim(fmt.Sprintf("claim-late-%d", i), class, func(claim *corev1.PersistentVolumeClaim) {
+			claim.Annotations = map[string]string{
+				wellknown.AnnotationStorageProvisioner: f.Provisioner, wellknown.AnnotationBetaStorageProvisioner: f.Provisioner,
+			}
+		}))
+	}
+	f.Eventually("the manager asks a question", f.questionIsOpen)
+	return late
 }
 
 func (f *fixture) questionIsOpen(ctx context.Context) error {
