@@ -201,7 +201,8 @@ func TestDiskIsServedOnce(t *testing.T) {
 	}
 	first := lock()
 	c.check(unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB))
-	c.start("--bind "+disk, capabilities())
+	const assigns = "the sizes of volumes are" // enforced or not: it has looked at the disk
+	c.start("--bind "+disk, withQuotas(), "--quotas")
 	c.await("waiting", func() (bool, any) {
 		_, text, err := c.get("/readyz")
 		return strings.Contains(text, "another server still serves the disk"), fmt.Sprint(text, err)
@@ -209,8 +210,12 @@ func TestDiskIsServedOnce(t *testing.T) {
 	if got := c.children(); len(got) > 0 {
 		t.Errorf("beside another server runs %q", got)
 	}
+	if strings.Contains(c.log.String(), assigns) {
+		t.Error("two servers assign quotas on one disk")
+	}
 	c.check(first.Close())
 	c.awaitReady()
+	c.await("quotas", func() (bool, any) { return strings.Contains(c.log.String(), assigns), c.log })
 	if err := unix.Flock(int(lock().Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 		t.Errorf("locking a disk that is served: got %v, want %v", err, unix.EWOULDBLOCK)
 	}

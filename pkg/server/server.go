@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) error {
 	o.Log.Info("serving", "path", s.disk.export, "address", o.Listen)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return status.Serve(ctx) })
-	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve, s.limit} {
+	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve} {
 		group.Go(func() error {
 			loop(ctx)
 			return nil
@@ -111,17 +111,19 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// serve runs both programs until the context ends.
+// serve runs both programs, and enforces sizes, until the context ends. Nothing touches the files of a disk that another
+// server has.
 func (s *server) serve(ctx context.Context) {
 	if !s.wait(ctx, s.options.Data, s.lockDisk) {
 		return
 	}
 	defer s.lock.Close()
 	ganeshaCtx, stopGanesha := context.WithCancel(context.WithoutCancel(ctx))
-	var ganesha sync.WaitGroup
-	defer ganesha.Wait()
+	var users sync.WaitGroup
+	defer users.Wait() // of the lock
 	defer stopGanesha()
-	ganesha.Go(func() { s.ganesha.run(ganeshaCtx) })
+	users.Go(func() { s.ganesha.run(ganeshaCtx) })
+	users.Go(func() { s.limit(ctx) })
 	if !s.wait(ctx, s.options.Certificates, s.firstCertificate) {
 		return
 	}
