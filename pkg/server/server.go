@@ -99,7 +99,6 @@ func Run(ctx context.Context, o Options) error {
 	defer end()
 	starter := process.NewStarter(lifetime)
 	s.stunnel.starter, s.ganesha.starter = starter, starter
-	o.Log.Info("serving", "path", s.disk.export, "address", o.Listen)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return status.Serve(ctx) })
 	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve} {
@@ -127,6 +126,7 @@ func (s *server) serve(ctx context.Context) {
 	if !s.wait(ctx, s.options.Certificates, s.firstCertificate) {
 		return
 	}
+	s.options.Log.Info("serving", "path", s.disk.export, "address", s.options.Listen)
 	var beside sync.WaitGroup
 	defer beside.Wait() // both use what is closed at the end
 	beside.Go(func() { s.followCertificates(ctx) })
