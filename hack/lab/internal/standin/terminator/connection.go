@@ -106,8 +106,8 @@ func (c *connection) forward(client, backend duplex) {
 	var both sync.WaitGroup
 	both.Go(func() { c.copy(backend, client, func(int) {}) })
 	both.Go(func() {
-		began := time.Now()
-		c.copy(client, backend, func(sent int) { c.pace(began, sent) })
+		var free time.Time
+		c.copy(client, backend, func(bytes int) { free = c.pace(free, bytes) })
 	})
 	both.Wait()
 }
@@ -194,9 +194,8 @@ type parcel struct {
 const maxHeld = 256
 
 // copy forwards bytes in one direction, each after the mount target's delay, and the end of the stream. It calls
-// pace with how many it has sent, and is about to. An error ends both directions.
-func (c *connection) copy(to, from duplex, pace func(sent int)) {
-	sent := 0
+// pace with how many it is about to send. An error ends both directions.
+func (c *connection) copy(to, from duplex, pace func(bytes int)) {
 	held := make(chan parcel, maxHeld)
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -205,8 +204,7 @@ func (c *connection) copy(to, from duplex, pace func(sent int)) {
 		c.hold(p.due)
 		c.target.gate.pass(c.done)
 		if len(p.bytes) > 0 {
-			sent += len(p.bytes)
-			pace(sent)
+			pace(len(p.bytes))
 			if _, err := to.Write(p.bytes); err != nil {
 				c.close()
 				return

@@ -63,14 +63,25 @@ func (t *Target) SetRate(rate int) error {
 	return nil
 }
 
-// pace waits until a connection that has sent some bytes since a time is within its rate.
-func (c *connection) pace(since time.Time, sent int) {
+// pace waits until a connection that is free to send from a time on may have sent some more bytes, and returns from when
+// on it is free again.
+func (c *connection) pace(free time.Time, bytes int) time.Time {
 	c.target.mu.Lock()
 	rate := c.target.rate
 	c.target.mu.Unlock()
 	if rate > 0 {
-		c.hold(since.Add(time.Duration(float64(sent) / float64(rate) * float64(time.Second))))
+		free = paced(free, time.Now(), bytes, rate)
+		c.hold(free)
 	}
+	return free
+}
+
+// paced returns when a connection has sent bytes at a rate. Time in which it sent nothing is no credit.
+func paced(free, now time.Time, bytes, rate int) time.Time {
+	if free.Before(now) {
+		free = now
+	}
+	return free.Add(time.Duration(bytes) * time.Second / time.Duration(rate))
 }
 
 // assign returns the partitions, and that to which a new connection leads.

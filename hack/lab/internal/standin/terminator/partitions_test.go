@@ -130,6 +130,16 @@ func TestRateLimitsEachConnection(t *testing.T) {
 	}
 }
 
+func TestIdleTimeIsNoCredit(t *testing.T) {
+	opened := time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)
+	now := opened.Add(time.Hour)
+	first := paced(opened, now, 1000, 1000)
+	second := paced(first, now, 500, 1000)
+	if first != now.Add(time.Second) || second != now.Add(1500*time.Millisecond) {
+		t.Errorf("1000 bytes end at %s, 500 more at %s; want 1 s and 1.5 s after %s", first, second, now)
+	}
+}
+
 // nameOf reads the name of the server, and nothing else.
 func nameOf(conn io.Reader) (string, error) {
 	name := make([]byte, len("root\n"))
