@@ -147,7 +147,7 @@ func (o *options) bindProvisioning(g *settings.Group) {
 func (o *options) bindKubernetes(g *settings.Group) {
 	o.AddAPI(g, "ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
 	g.Rare().Add(settings.Positive(&o.qps), "kube-api-qps", "",
-		"requests per second to the apiserver; mount Jobs have as many of their own, events and the Lease do not count")
+		"requests per second to the apiserver; mount Jobs and --finish-binding have as many of their own, events and the Lease do not count")
 	g.Rare().Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
 		"`number` of requests that may exceed that rate at once")
 }

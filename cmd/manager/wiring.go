@@ -67,11 +67,12 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		Workers:   workers.Options{Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews},
 		Now:       m.clock.Now,
 
-		JobsClient: m.clients.jobs,
-		Metadata:   m.clients.lists,
-		Dynamic:    m.clients.shared,
-		Leader:     hostName(),
-		ClockWrong: m.clock.Wrong,
+		JobsClient:    m.clients.jobs,
+		BindingClient: m.clients.bindings,
+		Metadata:      m.clients.lists,
+		Dynamic:       m.clients.shared,
+		Leader:        hostName(),
+		ClockWrong:    m.clock.Wrong,
 
 		Events:  m.events.Recorder(),
 		Metrics: m.program.Metrics,
@@ -145,6 +146,7 @@ const (
 type clients struct {
 	work     kubernetes.Interface // of caches and loops
 	jobs     kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
+	bindings kubernetes.Interface // of the loop that binds claims, likewise
 	shared   dynamic.Interface    // of the same, for SharedVolumes
 	lists    metadata.Interface   // of the same, for the names and versions of all objects
 	warnings kubernetes.Interface // events of this type
@@ -159,10 +161,12 @@ func newClients(config *rest.Config, o options, base *client.Program, apiClock *
 	config = base.Configure(config, "efs-stunnel-manager")
 	config.Wrap(apiClock.Wrap)
 	config.QPS, config.Burst = o.qps, o.burst
-	var errs [8]error
+	var errs [9]error
 	c.work, errs[0] = client.NewClient(config, o.qps, o.burst, 0)
 	// Everything waits for a Job. Its requests must not wait for those of the volumes before.
 	c.jobs, errs[6] = client.NewClient(config, o.qps, o.burst, 0)
+	// A claim that is bound needs more writes than its volume did, and volumes must not wait for them.
+	c.bindings, errs[8] = client.NewClient(config, o.qps, o.burst, 0)
 	c.warnings, errs[7] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
 	c.events, errs[1] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
 	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.

@@ -4,6 +4,7 @@
 package loops
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -69,9 +70,10 @@ type Options struct {
 	// ClockWrong returns what is wrong with this machine's clock, "" for nothing; nil if that is not known.
 	ClockWrong func() string
 
-	JobsClient kubernetes.Interface // the client of mount Jobs; nil is that of all loops
-	Metadata   metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
-	Dynamic    dynamic.Interface    // the client for SharedVolumes and objects with conditions; without one, there are none
+	JobsClient    kubernetes.Interface // the client of mount Jobs; nil is that of all loops
+	BindingClient kubernetes.Interface // that of bindings; nil is that of all loops
+	Metadata      metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
+	Dynamic       dynamic.Interface    // the client for SharedVolumes and objects with conditions; without one, there are none
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -99,9 +101,6 @@ type Loops struct {
 func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) {
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.JobsClient == nil {
-		o.JobsClient = client
 	}
 	l := &Loops{served: o.Dynamic != nil}
 	var err error
@@ -140,7 +139,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	if l.Usage, err = usage.New(client, g, usage.Options{Events: o.Events, Metrics: o.Metrics, Log: o.Log}); err != nil {
 		return nil, err
 	}
-	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
+	if l.Jobs, err = jobs.New(cmp.Or(o.JobsClient, client), g, jobs.Options{
 		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, SurveyInterval: o.UsageInterval, Usage: l.Usage, Workers: l.workers,
 		Blocked: l.Claims.Blocked, TaskEnded: l.Discovery.TaskEnded,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
@@ -154,7 +153,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 		return nil, err
 	}
 	if o.FinishBinding {
-		l.Binding = binding.New(client, l.Caches, binding.Options{
+		l.Binding = binding.New(cmp.Or(o.BindingClient, client), l.Caches, binding.Options{
 			Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, Metrics: o.Metrics, Log: o.Log,
 		})
 	}
