@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -118,7 +120,7 @@ type runningTunnel struct {
 }
 
 // startTunnel starts stunnel with a rendered configuration and global options before it.
-func startTunnel(t *testing.T, global string) *runningTunnel {
+func startTunnel(t testing.TB, global string) *runningTunnel {
 	t.Helper()
 	program := stunneltest.Path(t)
 	features, err := supervise.QueryFeatures(t.Context(), program, false)
@@ -139,7 +141,7 @@ func startTunnel(t *testing.T, global string) *runningTunnel {
 	return s
 }
 
-func render(t *testing.T, tunnel tunnelspec.Tunnel, features stunnelcfg.Features) string {
+func render(t testing.TB, tunnel tunnelspec.Tunnel, features stunnelcfg.Features) string {
 	t.Helper()
 	config, err := stunnelcfg.Render(tunnel, features, false)
 	if err != nil {
@@ -149,7 +151,7 @@ func render(t *testing.T, tunnel tunnelspec.Tunnel, features stunnelcfg.Features
 }
 
 // start has stunnel take over a listener, as the supervisor has it.
-func (s *runningTunnel) start(t *testing.T, program, global, config string) {
+func (s *runningTunnel) start(t testing.TB, program, global, config string) {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.accept))
 	if err != nil {
@@ -194,13 +196,65 @@ func (s *runningTunnel) exchange(t *testing.T, times int) {
 	t.Helper()
 	request := make([]byte, smallRequest)
 	for range times {
-		if _, err := s.client.Write(request); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(s.client, request); err != nil {
-			t.Fatal(err)
-		}
+		exchange(t, s.client, request)
 	}
+}
+
+// exchange sends a request to a server that echoes, and returns how long the answer took.
+func exchange(t testing.TB, conn net.Conn, request []byte) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	if _, err := conn.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(begin)
+}
+
+// BenchmarkRequest has a request and its answer through stunnel, and in turns without stunnel and TLS, on the machine
+// itself, while the nodes of a lab may be emulated.
+func BenchmarkRequest(b *testing.B) {
+	for _, size := range []int{smallRequest, 4 << 10, 8 << 10} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			tunnel, plain, request := startTunnel(b, "").client, echoing(b), make([]byte, size)
+			exchange(b, tunnel, request) // the connections are there
+			exchange(b, plain, request)
+			var throughTunnel, without []time.Duration
+			for b.Loop() {
+				throughTunnel = append(throughTunnel, exchange(b, tunnel, request))
+				without = append(without, exchange(b, plain, request))
+			}
+			for name, all := range map[string][]time.Duration{"tunnel": throughTunnel, "plain": without} {
+				slices.Sort(all)
+				b.ReportMetric(all[len(all)/2].Seconds()*1e6, "µs-p50-"+name)
+				b.ReportMetric(all[len(all)*99/100].Seconds()*1e6, "µs-p99-"+name)
+			}
+		})
+	}
+}
+
+// echoing returns a connection to a server without TLS that echoes.
+func echoing(b *testing.B) net.Conn {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = io.Copy(conn, io.MultiReader(conn)) // as the server with TLS does, not in the kernel
+			_ = conn.Close()
+		}
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // noDelay returns whether stunnel's sockets to the kernel's client and to the server have TCP_NODELAY.
