@@ -297,7 +297,7 @@ const (
 
 // remedies are what administrators do about failed probes.
 var remedies = map[string]string{
-	ProbeTimeout:     "check the security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
+	ProbeTimeout:     "check the security groups (TCP 2049) of the mount target and of the node, network ACLs, routes; of a server of your own, the pod and NetworkPolicies",
 	ProbeRefused:     "check the address, the mount target's state in AWS, or the pod of a server of your own: nothing listens there",
 	ProbeUnreachable: "check the routes of the node's subnet",
 	ProbeCertificate: "remove a proxy in between; if the server has a certificate of its own, name its authority (EFS_CA_FILE, ca_certificates of a pinned target, --ca-file of preflight)",
