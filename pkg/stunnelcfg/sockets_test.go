@@ -238,7 +238,7 @@ func BenchmarkRequest(b *testing.B) {
 // echoing returns a connection to a server without TLS that echoes.
 func echoing(b *testing.B) net.Conn {
 	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func echoing(b *testing.B) net.Conn {
 			_ = conn.Close()
 		}
 	}()
-	conn, err := net.Dial("tcp", listener.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(b.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		b.Fatal(err)
 	}
