@@ -86,7 +86,7 @@ func (l *lab) serveInPartitions() {
 // readingRate returns the bytes per second that a node reads of a volume, from a mount target that limits each connection.
 func (l *lab) readingRate(node, volume string) float64 {
 	l.Helper()
-	const readers, mebibytes = 10, 4 // of each
+	const readers, mebibytes = 10, 16 // of each: the last second, in which some lanes are idle, is little of it
 	target, _ := l.mountTargets(shared, node)
 	l.lab("efs", "update-mount-target", target.ID, "--rate="+strconv.Itoa(laneRate))
 	defer l.lab("efs", "update-mount-target", target.ID, "--rate=0")
