@@ -78,9 +78,9 @@ var longScenarios = []scenario{
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"volumes are what POSIX says, but for the differences of NFS", volumesArePosix},
 	{"SQLite, git and PostgreSQL keep their data", applicationsKeepTheirData},
+	{"a mount has several connections", lanesCarryMounts},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"a memory full of data to be written drains", fullMemoryDrains},
-	{"a mount has several connections", lanesCarryMounts},
 	{"unused targets cost little", manyTargetsCostLittle},
 	{"a pod that takes a tunnel's port is refused, or reported", hijackedPortIsReported},
 }

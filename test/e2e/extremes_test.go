@@ -57,13 +57,13 @@ const (
 const (
 	// leftMemory stays free of a node's memory, in MiB. Each flood is twice that.
 	leftMemory = 400
-	// hogMemory takes the rest. As much of what is left is dirty as the kernel allows by default: docs/adr/0079 has what
-	// happens if it is all.
+	// hogMemory takes the rest, and lets nearly all that is left be dirty before a writer has to wait.
 	hogMemory = `set -e
 		mkdir -p /run/hog && { mountpoint -q /run/hog || mount -t tmpfs -o size=100%% hog /run/hog; }
+		sysctl -qw vm.dirty_background_ratio=80 vm.dirty_ratio=90
 		free=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
 		[ "$free" -le %[1]d ] || dd if=/dev/zero of=/run/hog/$free bs=1M count=$((free - %[1]d)) 2> /dev/null`
-	freeMemory = `! mountpoint -q /run/hog || umount /run/hog`
+	freeMemory = `sysctl -qw vm.dirty_background_ratio=10 vm.dirty_ratio=20; ! mountpoint -q /run/hog || umount /run/hog`
 	// flood returns at once. Its last file is there when all of it is on the server.
 	flood = `(dd if=/dev/zero of=/data/flood-%[1]d bs=1M count=%[2]d && sync && touch /data/drained-%[1]d) > /dev/null 2>&1 &`
 )
