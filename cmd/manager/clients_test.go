@@ -36,7 +36,7 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 	limiter := func(client kubernetes.Interface) float32 {
 		return client.CoreV1().RESTClient().GetRateLimiter().QPS()
 	}
-	for name, client := range map[string]kubernetes.Interface{"loops": c.work, "mount Jobs": c.jobs} {
+	for name, client := range map[string]kubernetes.Interface{"loops": c.work, "mount Jobs": c.jobs, "bindings": c.bindings} {
 		if got := limiter(client); got != 7 {
 			t.Errorf("the client of %s has %g requests per second, want what was set, 7", name, got)
 		}
@@ -48,7 +48,7 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 	for range 20 {
 		c.work.CoreV1().RESTClient().GetRateLimiter().TryAccept()
 	}
-	for name, client := range map[string]kubernetes.Interface{"lease": c.lease, "mount Jobs": c.jobs} {
+	for name, client := range map[string]kubernetes.Interface{"lease": c.lease, "mount Jobs": c.jobs, "bindings": c.bindings} {
 		if !client.CoreV1().RESTClient().GetRateLimiter().TryAccept() {
 			t.Errorf("the %s wait for the loops' requests", name)
 		}
@@ -65,6 +65,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 	for name, of := range map[string]func(clients) kubernetes.Interface{
 		"work":     func(c clients) kubernetes.Interface { return c.work },
 		"jobs":     func(c clients) kubernetes.Interface { return c.jobs },
+		"bindings": func(c clients) kubernetes.Interface { return c.bindings },
 		"events":   func(c clients) kubernetes.Interface { return c.events },
 		"warnings": func(c clients) kubernetes.Interface { return c.warnings },
 		"lease":    func(c clients) kubernetes.Interface { return c.lease },
