@@ -27,6 +27,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/node/realtime"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program"
@@ -68,6 +69,12 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	defer lines.Close()
 	o.Log = o.log.New(lines)
 	o.Log.Info("supervisor started", "version", buildinfo.Read().String())
+	if o.realtime {
+		if err := enterRealtime(o); err != nil {
+			o.Log.Error("supervisor failed", "err", err)
+			return program.ExitFailed
+		}
+	}
 	listed := &sockets.Lister{}
 	o.Clients = func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }
 	o.Listening, o.Launcher, o.ReapOrphans = listed.Listening, []string{selfExecutable, launchCommand}, os.Getpid() == 1
@@ -77,6 +84,19 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	}
 	o.Log.Info("supervisor stopped")
 	return program.ExitDone
+}
+
+// enterRealtime goes on without what the node does not allow, because tunnels matter more, but not as root.
+func enterRealtime(o options) error {
+	if err := realtime.Enter(o.Stunnel); err != nil {
+		o.Log.Warn("tunnels may wait for memory when the node's is full", "err", err)
+	} else {
+		o.Log.Info("tunnels have realtime priority")
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return realtime.Leave(wellknown.AgentUser, wellknown.AgentUser)
 }
 
 // launch is the command that the supervisor starts for each stunnel process. It returns only on error.
@@ -95,7 +115,8 @@ const maxIdle = 24 * time.Hour
 // options are checked settings.
 type options struct {
 	supervise.Options
-	log program.Log
+	realtime bool
+	log      program.Log
 }
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
@@ -116,6 +137,8 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 		"most `connections` to a server that a busy mount is spread over; with 1, each mount has the one that it opens ("+wellknown.DocsURL+"tasks/lanes.md)")
 	tunnels.Add(settings.Bool(&o.FIPS), "fips", "EFS_FIPS",
 		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"tasks/fips.md)")
+	tunnels.Add(settings.Bool(&o.realtime), "realtime", "",
+		"run before other programs, and in memory that the kernel does not take away, so that data leaves a node whose memory is full of it; starts as root and does not stay it ("+wellknown.DocsURL+"tasks/full-memory.md)")
 	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err

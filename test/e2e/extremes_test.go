@@ -64,13 +64,22 @@ const (
 		free=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
 		[ "$free" -le %[1]d ] || dd if=/dev/zero of=/run/hog/$free bs=1M count=$((free - %[1]d)) 2> /dev/null`
 	freeMemory = `sysctl -qw vm.dirty_background_ratio=10 vm.dirty_ratio=20; ! mountpoint -q /run/hog || umount /run/hog`
+	// turnOnRealtime is the component's other half.
+	turnOnRealtime = `[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--realtime"}]`
 	// flood returns at once. Its last file is there when all of it is on the server.
 	flood = `(dd if=/dev/zero of=/data/flood-%[1]d bs=1M count=%[2]d && sync && touch /data/drained-%[1]d) > /dev/null 2>&1 &`
 )
 
 // fullMemoryDrains: a node's memory is full of data that only stunnel can write, also while stunnel is started again.
-// If stunnel, the supervisor or the agent waited for memory, nothing would ever be free.
+// If stunnel or the supervisor waited for memory, nothing would ever be free: they do without the component realtime.
 func fullMemoryDrains(l *lab) {
+	l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--patch-file", "deploy/kustomize/components/realtime/agent.yaml")
+	l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--type=json", "--patch", turnOnRealtime)
+	l.Cleanup(func() {
+		l.kubectl("-n", system, "rollout", "undo", "daemonset/efs-stunnel")
+		l.waitForRollout()
+	})
+	l.waitForRollout()
 	ns := l.namespace("memory")
 	critical := strings.Replace(pod("persistentVolumeClaim: {claimName: data}", ""), "spec:\n", "spec:\n  priorityClassName: system-node-critical\n", 1)
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+critical)

@@ -110,6 +110,9 @@ const (
 	StunnelCommand    = "stunnel4"               // Debian's name, looked up in PATH
 )
 
+// AgentUser is the user and group of the node agent's pods, which no other pod has.
+const AgentUser = 20490
+
 // Local ports, all on LoopbackAddress.
 const (
 	DefaultBasePort  = 20490

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the texts of the chart that are not generated
 	"encoding/base64"
 	"encoding/json"
@@ -51,6 +52,7 @@ func components() []component {
 		{"nfsServer", "nfs-server"},
 		{"pinnedTargets", "pinned-targets"},
 		{"readAhead", "read-ahead"},
+		{"realtime", "realtime"},
 		{"sharedVolumes", "shared-volumes"},
 		{"startupTaint", "startup-taint"},
 	}
@@ -388,10 +390,7 @@ func (s Spec) values(pristine map[identity]any) (values, error) {
 // image returns an image of the chart. One of a release has a digest, and then the release's tag.
 func (s Spec) image(name string) image {
 	repository, tag, digest := manifests.Split(s.Images[name])
-	if tag == "" {
-		tag = "v" + s.Version
-	}
-	return image{repository, tag, digest}
+	return image{repository, cmp.Or(tag, "v"+s.Version), digest}
 }
 
 // imageValues returns the names of the images in the values and in the base.
