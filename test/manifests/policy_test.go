@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -57,6 +59,9 @@ func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 				continue // a list of JSON patches
 			}
 			isWorkload := slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "Job"}, object.Kind)
+			if object.Kind == "DaemonSet" && object.Name == "efs-stunnel" && folder == "base" {
+				object.Spec.Template = withRealtime(t, text).Spec.Template
+			}
 			if isWorkload && len(object.Spec.Template.Spec.Containers) > 0 && object.Spec.Template.Spec.Containers[0].Image != "" {
 				pods[object.Name] = object.Spec.Template.Spec
 			}
@@ -72,6 +77,29 @@ func shippedPods(t *testing.T) map[string]corev1.PodSpec {
 		t.Fatalf("found only %d pods", len(pods))
 	}
 	return pods
+}
+
+// withRealtime returns the agents' DaemonSet with the component realtime, which patches it.
+func withRealtime(t *testing.T, text string) (patched appsv1.DaemonSet) {
+	t.Helper()
+	patch, err := os.ReadFile(deploy + "/components/realtime/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents [2][]byte
+	for i, document := range []string{text, string(patch)} {
+		if documents[i], err = yaml.YAMLToJSON([]byte(document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged, err := strategicpatch.StrategicMergePatch(documents[0], documents[1], patched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(merged, &patched); err != nil {
+		t.Fatal(err)
+	}
+	return patched
 }
 
 func jobPod(t *testing.T, kind mountjobs.Kind) corev1.PodSpec {
