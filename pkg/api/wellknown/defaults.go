@@ -110,7 +110,7 @@ const (
 	StunnelCommand    = "stunnel4"               // Debian's name, looked up in PATH
 )
 
-// AgentUser is the user and group of the node agent's pods, which no other pod has.
+// AgentUser is the user and group of the node agent's pods: deploy/kustomize/base/agent.yaml.
 const AgentUser = 20490
 
 // Local ports, all on LoopbackAddress.

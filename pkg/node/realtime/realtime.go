@@ -1,7 +1,7 @@
 // Package realtime lets the supervisor and its stunnels go on where a node's memory is full of data that
-// only they can take out of it. The kernel has processes that ask for memory there wait for memory; it
-// gives those with realtime priority some of its reserve, and has no wait of those whose programs are
-// locked in memory.
+// only they can take out of it. There, the kernel makes a process that needs a page wait until others are
+// free. One with realtime priority gets pages of a reserve instead, and one whose program is locked in
+// memory need not wait for its own code.
 package realtime
 
 import (
@@ -53,7 +53,7 @@ func Leave(uid, gid int) error {
 	if err := syscall.Setresuid(uid, uid, uid); err != nil {
 		return fmt.Errorf("becoming user %d: %w", uid, err)
 	}
-	// The kernel has let root keep what this process has in /proc.
+	// After a change of user, the kernel leaves this process's files in /proc to root.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the owner of /proc/self: %w", err)
 	}
