@@ -80,9 +80,9 @@ func (w *writer) supervisorIsKilled() {
 	w.checkPause(fault, pause, lines, allowance{wait: restart, work: work})
 }
 
-// The kubelet's probes are the same program with arguments.
+// The kubelet's probes are the same program with other arguments than flags.
 const (
-	supervisorOf   = "pgrep -oxf /usr/local/bin/nodeagent-supervise"
+	supervisorOf   = "pgrep -oxf '/usr/local/bin/nodeagent-supervise( --.*)?'"
 	killSupervisor = `was=$(` + supervisorOf + `) && kill -KILL "$was" && read -r from _ < /proc/uptime || exit
 		until now=$(` + supervisorOf + `) && [ "$now" != "$was" ]; do sleep 0.1; done
 		read -r to _ < /proc/uptime
