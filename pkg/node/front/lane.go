@@ -14,12 +14,12 @@ import (
 // What a mount holds in memory: at most 1.2 MiB with five lanes.
 const (
 	chunkBytes = 32 << 10
-	maxChunks  = 16
+	maxChunks  = 12
 	// answerBytes is the length up to which an answer is whole before any of it goes to the client. Of a longer one, the
 	// client gets the rest as fast as the lane has it, while answers on the other lanes wait in their buffers and in those of
 	// their sockets. Five lanes are five times as fast as one if these have room for four fifths of an answer, which is
 	// 1 MiB and for which the sockets alone have too little.
-	answerBytes = 128 << 10
+	answerBytes = 160 << 10
 )
 
 // Limits of greetings: without an answer of use, the mount has one lane.
