@@ -227,9 +227,11 @@ func VolumeOf(pv *corev1.PersistentVolume) Volume {
 // portOption reads the options as mount does: each may hold several, and the last one wins.
 func portOption(options []string) int {
 	port := 0
-	for option := range strings.SplitSeq(strings.Join(options, ","), ",") {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(option), "port="); ok {
-			port, _ = strconv.Atoi(text) // 0, or too large, when it is no number
+	for _, several := range options {
+		for option := range strings.SplitSeq(several, ",") {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(option), "port="); ok {
+				port, _ = strconv.Atoi(text) // 0, or too large, when it is no number
+			}
 		}
 	}
 	if port < 1 || port > wellknown.MaxPort {

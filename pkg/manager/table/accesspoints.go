@@ -29,7 +29,10 @@ func (o Options) confirmed(s state) ports.Demand {
 // iamOf returns the access points of volumes whose tunnels present an IAM identity.
 func iamOf(objects []*corev1.PersistentVolume) (keys []ports.Key) {
 	for _, object := range objects {
-		if key := ports.VolumeOf(object).On; object.Annotations[wellknown.AnnotationIAM] == wellknown.ValueTrue && key.AccessPoint != "" {
+		if object.Annotations[wellknown.AnnotationIAM] != wellknown.ValueTrue {
+			continue
+		}
+		if key := ports.VolumeOf(object).On; key.AccessPoint != "" {
 			keys = append(keys, key)
 		}
 	}

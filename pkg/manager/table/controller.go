@@ -15,6 +15,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,7 @@ type API interface {
 // Times of the loops.
 const (
 	settleTime   = 200 * time.Millisecond // many changes come at once; one sync is enough for them
+	calmTime     = 5 * time.Second        // of changes for which nobody waits: a plan reads every volume
 	firstRetry   = 500 * time.Millisecond
 	maxRetry     = time.Minute
 	drainTimeout = 20 * time.Second
@@ -251,12 +253,14 @@ func applyEach[T any](c *Controller, d *decision, changes []T, apply func(T) err
 func (c *Controller) watch() error {
 	table := func() { c.queue.Add(tableKey) }
 	tableSoon := func() { c.queue.AddAfter(tableKey, settleTime) }
+	tableLater := func() { c.queue.AddAfter(tableKey, calmTime) }
 	rootsSoon := func() { c.queue.AddAfter(rootsKey, settleTime) }
 	if err := errors.Join(
 		onChange(c.caches.Table, anyChange[*corev1.ConfigMap], table),
 		onChange(c.caches.Table, anyChange[*corev1.ConfigMap], func() { c.queue.Add(viewKey) }),
 		onChange(c.caches.Pinned, anyChange[*corev1.ConfigMap], table),
-		onChange(c.caches.Volumes, volumeMatters, tableSoon),
+		onChange(c.caches.Volumes, volumeMatters, tableLater),
+		onChange(c.caches.Volumes, c.volumeIsUrgent, tableSoon),
 		onChange(c.caches.Claims, c.claimMatters, rootsSoon),
 		onChange(c.caches.Jobs, jobMatters, rootsSoon),
 	); err != nil {
@@ -296,6 +300,29 @@ func volumeMatters(before, after *corev1.PersistentVolume) bool {
 		return was.Loopback || is.Loopback
 	}
 	return was != is || harmfulOption(before) != harmfulOption(after)
+}
+
+// volumeIsUrgent is false for volumes that come with the port that the table has for them, and for those
+// that go: in a burst of claims these come by the hundred a second, and at most a port may be retired.
+func (c *Controller) volumeIsUrgent(before, after *corev1.PersistentVolume) bool {
+	if !volumeMatters(before, after) {
+		return false
+	}
+	volume := portsOf(cmp.Or(after, before))
+	if before != nil && after != nil || volume.Root || strings.HasPrefix(volume.Name, wellknown.RootVolumePrefix) {
+		return true
+	}
+	return after != nil && (!c.isAsPlanned(volume) || harmfulOption(after) != "")
+}
+
+// isAsPlanned says that the latest plan has a volume's port.
+func (c *Controller) isAsPlanned(volume ports.Volume) bool {
+	shown := c.shown.Load()
+	if shown == nil {
+		return false
+	}
+	port, ok := shown.table.Port(volume.On)
+	return ok && port == volume.Port
 }
 
 func portsOf(volume *corev1.PersistentVolume) ports.Volume {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -18,25 +19,34 @@ func TestVolumeMatters(t *testing.T) {
 	root := volumes.RootVolume("fs-1", 20490, namespace)
 	released := root.DeepCopy()
 	released.Status.Phase = corev1.VolumeReleased
+	c := &Controller{}
+	c.shown.Store(&shown{table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}}})
 	tests := map[string]struct {
-		before, after *corev1.PersistentVolume
-		want          bool
+		before, after   *corev1.PersistentVolume
+		matters, urgent bool
 	}{
-		"a new volume":                {nil, ours, true},
-		"a volume that goes":          {ours, nil, true},
-		"another port":                {ours, claimed("v", "fs-1", 20491), true},
-		"another file system":         {ours, claimed("v", "fs-2", 20490), true},
-		"a volume that is bound":      {ours, bound, false},
-		"a harmful mount option":      {ours, withOption(claimed("v", "fs-1", 20490), "bg"), true},
-		"a harmless mount option":     {ours, withOption(claimed("v", "fs-1", 20490), "noatime"), false},
-		"a foreign volume":            {nil, foreign, false},
-		"a root volume, whatever":     {root, released, true},
-		"a root volume without class": {claimed(root.Name, "", 0), claimed(root.Name, "", 0), true},
+		"a new volume":                {nil, ours, true, false},
+		"a new one of another port":   {nil, claimed("v", "fs-1", 20491), true, true},
+		"a new one without a port":    {nil, claimed("v", "fs-2", 20490), true, true},
+		"a new harmful one":           {nil, withOption(claimed("v", "fs-1", 20490), "bg"), true, true},
+		"a volume that goes":          {ours, nil, true, false},
+		"another port":                {ours, claimed("v", "fs-1", 20491), true, true},
+		"another file system":         {ours, claimed("v", "fs-2", 20490), true, true},
+		"a volume that is bound":      {ours, bound, false, false},
+		"a harmful mount option":      {ours, withOption(claimed("v", "fs-1", 20490), "bg"), true, true},
+		"a harmless mount option":     {ours, withOption(claimed("v", "fs-1", 20490), "noatime"), false, false},
+		"a foreign volume":            {nil, foreign, false, false},
+		"a root volume, whatever":     {root, released, true, true},
+		"a root volume that goes":     {root, nil, true, true},
+		"a root volume without class": {claimed(root.Name, "", 0), claimed(root.Name, "", 0), true, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := volumeMatters(tt.before, tt.after); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
+			if got := volumeMatters(tt.before, tt.after); got != tt.matters {
+				t.Errorf("it matters: %v, want %v", got, tt.matters)
+			}
+			if got := c.volumeIsUrgent(tt.before, tt.after); got != tt.urgent {
+				t.Errorf("it is urgent: %v, want %v", got, tt.urgent)
 			}
 		})
 	}
