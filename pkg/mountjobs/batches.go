@@ -10,6 +10,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -34,7 +35,7 @@ func Batches(job *batchv1.Job) ([]operations.Batch, error) {
 		if !ok {
 			continue
 		}
-		batch, err := operations.DecodeBatch([]byte(value))
+		batch, err := decodeOnce(value, operations.DecodeBatch)
 		if err == nil && batch.Number != number {
 			err = fmt.Errorf("annotation %s is of batch %d", key, batch.Number)
 		}
@@ -58,7 +59,27 @@ func firstOperations(job *batchv1.Job) ([]operations.Operation, error) {
 	case job.Annotations[wellknown.AnnotationOperations] != sent:
 		return nil, fmt.Errorf("its annotation %s is not the one of its pod", wellknown.AnnotationOperations)
 	}
-	return operations.Decode([]byte(sent))
+	return decodeOnce(sent, operations.Decode)
+}
+
+// decoded are batches by their text. A Job has many readers, and with each of its changes all but one of its
+// batches are as before; nobody changes what was decoded.
+var decoded = cache.NewLRUExpireCache(64)
+
+// decodedLife is how long the text of a Job that is gone is kept.
+const decodedLife = 10 * time.Minute
+
+func decodeOnce[T any](text string, decode func([]byte) (T, error)) (T, error) {
+	if known, ok := decoded.Get(text); ok {
+		if value, ok := known.(T); ok {
+			return value, nil
+		}
+	}
+	value, err := decode([]byte(text))
+	if err == nil {
+		decoded.Add(text, value, decodedLife)
+	}
+	return value, err
 }
 
 // Operations returns those of the batches of a mount Job that are wanted, by their numbers; nil wants all. The error

@@ -134,6 +134,7 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (again time.Duration, err error) {
 	job := next.job.job
 	if wait := c.paces.wait(s.ID, next.job.unused, len(next.due)); wait > 0 {
+		c.paces.collect(s.ID, wait)
 		return wait, nil
 	}
 	ops, err := c.batch(ctx, next.due)

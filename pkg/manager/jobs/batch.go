@@ -204,7 +204,8 @@ func (l liveObjects) needsCleanup(o operations.Operation, provisioner string) bo
 // follows from its operations are more writes, at the rate that the apiserver allows: operations that
 // come meanwhile had better go together, and wait for nothing that way. One now and then goes at once.
 type paces struct {
-	given sync.Map // of time.Time, of the newest batch, by file system; as many as there were
+	given    sync.Map // of time.Time, of the newest batch, by file system; as many as there were
+	complete sync.Map // of time.Time, when the next one is collected, by file system
 }
 
 // For each operation that was done and has no volume yet, or still has one, the next batch is collected for
@@ -227,5 +228,24 @@ func (p *paces) wait(fileSystemID string, unused, due int) time.Duration {
 	return max(min(time.Duration(unused)*collectForEach, mostCollect)-time.Since(given), 0)
 }
 
+// collect has the operations that come until then looked at together.
+func (p *paces) collect(fileSystemID string, wait time.Duration) {
+	p.complete.Store(fileSystemID, time.Now().Add(wait))
+}
+
+// longLookDelay is how late it is seen that a batch is full before its time.
+const longLookDelay = 200 * time.Millisecond
+
+// lookDelay is how soon operations of a file system that have come are looked at. Each look at a worker's Job
+// is at all its operations.
+func (p *paces) lookDelay(fileSystemID string) time.Duration {
+	value, _ := p.complete.Load(fileSystemID)
+	complete, _ := value.(time.Time)
+	return min(max(time.Until(complete), enqueueDelay), longLookDelay)
+}
+
 // begin begins to collect the next batch of a file system.
-func (p *paces) begin(fileSystemID string) { p.given.Store(fileSystemID, time.Now()) }
+func (p *paces) begin(fileSystemID string) {
+	p.given.Store(fileSystemID, time.Now())
+	p.complete.Delete(fileSystemID)
+}

@@ -94,7 +94,7 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 	}
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
-	g.OnPending = c.enqueue
+	g.OnPending = func(id string) { c.queue.AddAfter(id, c.paces.lookDelay(id)) }
 	g.OnUnread = func(job, report string) {
 		c.options.Log.Warn("report of a Job cannot be read", slog.String("job", job), slog.String("report", report))
 	}

@@ -160,10 +160,10 @@ func (c *Controller) observeUse(m *mountJob) {
 	if at, err := time.Parse(time.RFC3339, m.job.Annotations[wellknown.AnnotationFilledTrash]); err == nil {
 		m.fillsTrash, m.filledTrash = true, at
 	}
-	attempts := c.gatherer.AttemptsOf(m.job, m.outcome)
 	for _, run := range m.outcome.Runs {
 		used, done := true, true
-		for _, a := range attempts[run.First : run.First+run.Count] {
+		for n := range run.Count {
+			a := c.gatherer.Attempt(m.job, m.outcome, run.First+n)
 			if decide.FillsTrash(a) {
 				m.fillsTrash, m.filledTrash = true, mountjobs.Later(m.filledTrash, a.Ended)
 			}

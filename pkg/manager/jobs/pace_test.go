@@ -36,3 +36,23 @@ func TestPace(t *testing.T) {
 		})
 	}
 }
+
+func TestLookDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p paces
+		want := func(what, fileSystemID string, delay time.Duration) {
+			t.Helper()
+			if got := p.lookDelay(fileSystemID); got != delay {
+				t.Errorf("%s: operations are looked at after %s, want %s", what, got, delay)
+			}
+		}
+		want("no batch is collected", "fs-1", enqueueDelay)
+		p.collect("fs-1", time.Second)
+		want("a batch is collected", "fs-1", longLookDelay)
+		want("not of this file system", "fs-2", enqueueDelay)
+		<-time.After(900 * time.Millisecond)
+		want("it is nearly complete", "fs-1", 100*time.Millisecond)
+		p.begin("fs-1")
+		want("it was given", "fs-1", enqueueDelay)
+	})
+}

@@ -246,21 +246,12 @@ func (g *Gatherer) Attempts(volume string) []decide.Attempt {
 			continue // the jobs loop reports it
 		}
 		for _, i := range read.positions[volume] {
-			attempts = append(attempts, g.attempt(job, read.outcome, i))
+			attempts = append(attempts, g.Attempt(job, read.outcome, i))
 		}
 	}
 	slices.SortFunc(attempts, func(a, b decide.Attempt) int {
 		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.JobNumber, a.JobNumber), cmp.Compare(b.Batch, a.Batch), strings.Compare(a.Job, b.Job))
 	})
-	return attempts
-}
-
-// AttemptsOf returns all attempts of a Job, in the order of its operations.
-func (g *Gatherer) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []decide.Attempt {
-	attempts := make([]decide.Attempt, len(o.Operations))
-	for i := range o.Operations {
-		attempts[i] = g.attempt(job, o, i)
-	}
 	return attempts
 }
 

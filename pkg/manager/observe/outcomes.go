@@ -124,8 +124,8 @@ func (o *outcomes) forget(before, after any) {
 	}
 }
 
-// attempt returns the nth operation of a Job, and what became of it.
-func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.Attempt {
+// Attempt returns the nth operation of a Job, and what became of it.
+func (g *Gatherer) Attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.Attempt {
 	run := o.RunOf(n)
 	a := decide.Attempt{
 		Job:          job.Name,
@@ -158,10 +158,16 @@ func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.
 // isMarked reports whether an annotation of the Job forbids to create a volume from an attempt. A mark is as old
 // as the batch whose number it has.
 func isMarked(job *batchv1.Job, a decide.Attempt) bool {
+	if !a.Operation.AddsOwner() && !a.Operation.Abandon {
+		return false
+	}
 	mark := job.Annotations[wellknown.AnnotationUsed(a.Operation.Volume)]
+	if mark == "" {
+		return false
+	}
 	number, err := strconv.Atoi(mark)
 	if err != nil {
 		number = operations.FirstBatch
 	}
-	return mark != "" && (a.Operation.AddsOwner() || a.Operation.Abandon) && a.Batch <= number
+	return a.Batch <= number
 }
