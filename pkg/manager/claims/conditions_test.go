@@ -1,18 +1,25 @@
 package claims
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -173,4 +180,42 @@ func TestRefusedVolumeIsTheCondition(t *testing.T) {
 	if got := loop.conditions.complete(state, plan); got != (decide.Verdict{}) {
 		t.Errorf("got %+v after it was taken", got)
 	}
+}
+
+// TestConditionsDelayNoClaim: where a file system is not there, thousands of claims get a condition at once.
+func TestConditionsDelayNoClaim(t *testing.T) {
+	client := fake.NewClientset()
+	loop := loopOf(t, record.NewFakeRecorder(10), client)
+	loop.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
+	loop.options.Rediscover = func() {}
+	claim := unbound(uid, "efs")
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	addToCaches(t, loop, claim)
+	addToCaches(t, loop, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: wellknown.DefaultProvisioner, Parameters: map[string]string{"default_file_system_id": "fs-0000000000000000f"},
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var written []types.UID
+		loop.verdicts = recording(&written)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := loop.verdicts.Run(ctx, 1, func() {}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		again, err := loop.sync(ctx, uid)
+		<-time.After(again)
+		if err == nil {
+			_, err = loop.sync(ctx, uid)
+		}
+		synctest.Wait()
+		stop()
+		running.Wait()
+		if err != nil || again != conditionDelay || len(written) != 1 || len(client.Actions()) != 0 {
+			t.Errorf("%d conditions after %s, %d requests by the sync itself, error %v; want one after %s, and none", len(written), again, len(client.Actions()), err, conditionDelay)
+		}
+	})
 }

@@ -33,7 +33,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -63,7 +62,10 @@ type Controller struct {
 	// that an operation is indexed for the jobs loop while changes of other claims are applied.
 	decisions *queue.Queue[types.UID]
 	queue     *queue.Queue[types.UID] // those whose plans have changes; most events need none
-	deleted   *expiring.Expiring      // volumes that were deleted a moment ago, so that nothing is written twice
+	// verdicts has the claims whose condition is to be written. Thousands get one at once when their file system
+	// goes, and claims that can be served do not wait behind them.
+	verdicts *queue.Queue[types.UID]
+	deleted  *expiring.Expiring // volumes that were deleted a moment ago, so that nothing is written twice
 	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
 	// newer than a snapshot.
 	snapshots *expiring.Expiring
@@ -77,6 +79,7 @@ type Controller struct {
 const (
 	controlLoop = "claims"
 	workers     = 32 // each waits for the apiserver most of the time
+	writers     = 4  // of conditions; beside the workers, they have this share of the manager's requests
 	deciders    = 2
 	firstRetry  = 50 * time.Millisecond
 )
@@ -95,6 +98,8 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 	c.queue = queue.New(options, c.sync)
 	options.Name = "decisions"
 	c.decisions = queue.New(options, c.decide)
+	options.Name = "conditions"
+	c.verdicts = queue.New(options, c.syncCondition)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queues name their loops themselves
 	if err := errors.Join(
 		objects.OnChange(c.objectChanged, g.Caches.Claims, g.Caches.Volumes, g.Caches.Classes, g.Caches.Jobs),
@@ -108,9 +113,13 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return c.queue.Run(ctx, workers, func() { // it takes keys when the first decision is made
-			group.Go(func() error { return c.decisions.Run(ctx, deciders, c.enqueueAll) })
+	group.Go(func() error { // queues take keys when the first decision is made
+		return c.verdicts.Run(ctx, writers, func() {
+			group.Go(func() error {
+				return c.queue.Run(ctx, workers, func() {
+					group.Go(func() error { return c.decisions.Run(ctx, deciders, c.enqueueAll) })
+				})
+			})
 		})
 	})
 	return group.Wait()
@@ -266,11 +275,27 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
 	}
-	verdict, again := c.conditions.next(state, plan, time.Now())
-	if err = logging.Errors(err, c.writeCondition(ctx, state, verdict)); err != nil && again > 0 {
+	again = c.followVerdict(state, plan)
+	if err != nil && again > 0 {
 		c.decisions.AddAfter(uid, again) // a terminal error ends the retries
 	}
 	return soonest(again, untilNext(state.Now, plan)), err
+}
+
+// followVerdict enqueues the claim if its condition is not as it is to be, or returns when it will not be.
+func (c *Controller) followVerdict(s decide.State, plan decide.Plan) (again time.Duration) {
+	verdict, again := c.conditions.next(s, plan, time.Now())
+	if s.Claim != nil && verdict != decide.VerdictOn(s.Claim) {
+		c.verdicts.Add(s.UID)
+	}
+	return again
+}
+
+// syncCondition writes the condition of one claim.
+func (c *Controller) syncCondition(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	state, plan := c.gatherer.Decide(uid)
+	verdict, again := c.conditions.next(state, plan, time.Now())
+	return again, c.writeCondition(ctx, state, verdict)
 }
 
 // catchUp is the delay of a decision that found a cache behind: most have caught up by then.
@@ -279,12 +304,11 @@ const catchUp = 100 * time.Millisecond
 // decide indexes the operations that a claim waits for, and enqueues the claim if there is something to write.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
-	verdict, again := c.conditions.next(state, plan, time.Now())
-	if len(plan.Changes) > 0 || verdict != decide.VerdictOn(state.Claim) {
+	if len(plan.Changes) > 0 {
 		c.queue.Add(uid)
 		return 0, nil
 	}
-	return soonest(again, untilNext(state.Now, plan)), nil
+	return soonest(c.followVerdict(state, plan), untilNext(state.Now, plan)), nil
 }
 
 // soonest returns the shorter of two waits; 0 is none.

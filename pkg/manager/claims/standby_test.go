@@ -46,7 +46,8 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 2)
+		ended := make(chan error, 3)
+		go func() { ended <- loop.verdicts.Run(ctx, 0, func() {}) }()
 		go func() {
 			ended <- loop.queue.Run(ctx, 0, func() {
 				go func() { ended <- loop.decisions.Run(ctx, 0, loop.enqueueAll) }()
@@ -57,7 +58,7 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 			t.Errorf("a new leader decides about %d claims, want 3", undecided)
 		}
 		stop()
-		for range 2 {
+		for range 3 {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
