@@ -49,7 +49,7 @@ func defaults() options {
 			Batch:           512,
 		},
 		discovery: "aws", workerPort: 8443,
-		qps: 100, burst: 200, leaderElect: true,
+		qps: 200, burst: 300, leaderElect: true,
 		lease: election.Options{
 			Name: "efs-manager", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		},

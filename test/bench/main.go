@@ -121,6 +121,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.scale.volumes, "scale-volumes", 50000, "`number` of bound volumes in the parts scale and churn")
 	flags.IntVar(&o.scale.shared, "scale-shared", 5000, "`number` of them that share a directory and are deleted at once")
 	flags.IntVar(&o.scale.mass, "scale-mass", 20000, "`number` of the others that are deleted at once")
+	flags.IntVar(&o.scale.served, "scale-served", 1000, "`number` of claims that come and go, alone and beside those that wait")
+	flags.IntVar(&o.scale.waiting, "scale-waiting", 20000, "`number` of claims of the manager's own that wait for a file system")
 	flags.IntVar(&o.scale.standby, "scale-standby", 100000, "`number` of claims of another provisioner that come and go beside a standby")
 	flags.StringVar(&o.manifest, "manifest", "deploy/kustomize/base/manager.yaml", "`file` with the manager's Deployment, for its limit of memory")
 	flags.StringVar(&o.policy, "policy", "deploy/kustomize/components/fast-binding/policy.yaml", "`file` with the policy that annotates claims in the part binding")
@@ -155,7 +157,7 @@ func (o options) check(parts []string, rest int) error {
 		return errors.New("-programs and -manager are needed; make bench has them")
 	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
 		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
-	case min(o.claims, o.slowClaims, o.binderQPS, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
+	case min(o.claims, o.slowClaims, o.binderQPS, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.served, o.scale.waiting, o.scale.standby) < 1:
 		return errors.New("every number must be at least 1")
 	case o.files.latency <= 0:
 		return errors.New("-latency must be above 0")
@@ -185,7 +187,7 @@ type bench struct {
 func (b *bench) logf(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
 
 // Limits that are compared.
-func defaultLimits() limits  { return limits{100, 200} }
+func defaultLimits() limits  { return limits{200, 300} }
 func raisedLimits() limits   { return limits{1000, 2000} }
 func clientGoLimits() limits { return limits{5, 10} }
 

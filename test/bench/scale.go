@@ -35,18 +35,19 @@ const (
 	caseVolumes = "bound volumes: started, one claim bound and deleted"
 	caseShared  = "claims of one directory deleted at once"
 	caseMass    = "claims deleted at once"
+	caseServed  = "claims created, bound and deleted at once"
 	caseStandby = "claims of another provisioner come and go beside a standby"
 )
 
 // scaleNumbers are how large the cases are.
-type scaleNumbers struct{ volumes, shared, mass, standby int }
+type scaleNumbers struct{ volumes, shared, mass, served, waiting, standby int }
 
 func (b *bench) measureScale(ctx context.Context) error {
 	limit, environment, err := shippedLimits(b.options.manifest)
 	if err != nil {
 		return err
 	}
-	for _, c := range b.wanted(b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, 1)) {
+	for _, c := range b.wanted(b.ours(defaultLimits()), b.peerWithFinalizer(raisedLimits())) {
 		// One processor for the program that is measured, and for the manager what its manifest sets.
 		c.environment = append(c.environment, "GOMAXPROCS=1")
 		if c.name == managerName {
@@ -121,6 +122,14 @@ func (b *bench) measureScaleIn(ctx context.Context, bed *testbed, c contender, l
 	if err != nil {
 		return done, err
 	}
+	if c.name == managerName {
+		if err := bed.measureWaiting(ctx, c, n, func(s scale, work func(context.Context) error) error {
+			s.Number, s.Volumes = n.served, left-n.mass
+			return measure(s, work)
+		}); err != nil {
+			return done, err
+		}
+	}
 	s, err := bed.measureStandby(ctx, c, n.standby)
 	s.Volumes, s.Limit = left-n.mass, limit
 	b.logScale(s)
@@ -138,7 +147,7 @@ func (n scaleNumbers) claims() (own, shared []string) {
 
 // fillLarge makes the volumes of the parts scale and churn.
 func (b *bench) fillLarge(ctx context.Context, bed *testbed, c contender) ([]*corev1.PersistentVolume, error) {
-	if err := bed.makeClassOf(ctx, otherClass, noProvisioner); err != nil {
+	if err := bed.makeClassOf(ctx, otherClass, noProvisioner, nil); err != nil {
 		return nil, err
 	}
 	own, shared := b.options.scale.claims()
@@ -187,15 +196,48 @@ func (bed *testbed) deleteAll(ctx context.Context, claims []string) error {
 	return err
 }
 
-// createAndDelete has one claim provisioned and deleted.
-func (bed *testbed) createAndDelete(ctx context.Context, name string) error {
-	if err := bed.createClaim(ctx, name); err != nil {
+// createAndDelete has claims provisioned and deleted.
+func (bed *testbed) createAndDelete(ctx context.Context, claims ...string) error {
+	if err := each(ctx, claims, bed.createClaim); err != nil {
 		return err
 	}
-	if _, err := bed.await(ctx, "claim "+name+" is bound", []string{name}, isBound); err != nil {
+	if _, err := bed.await(ctx, fmt.Sprintf("claims from %s on are bound", claims[0]), claims, isBound); err != nil {
 		return err
 	}
-	return bed.deleteAll(ctx, []string{name})
+	return bed.deleteAll(ctx, claims)
+}
+
+// waitingClass is a class of the contender whose claims wait for a file system that does not come.
+const waitingClass = "waiting"
+
+// measureWaiting has claims come and go, alone and beside many that wait: while those are told so for the first
+// time, and once they were.
+func (bed *testbed) measureWaiting(ctx context.Context, c contender, n scaleNumbers, measure func(scale, func(context.Context) error) error) error {
+	err := measure(scale{Case: caseServed}, func(ctx context.Context) error { return bed.createAndDelete(ctx, names("alone", n.served)...) })
+	if err != nil {
+		return err
+	}
+	parameters := map[string]string{"default_file_system_id": "fs-0000000000000000f"}
+	if err := bed.makeClassOf(ctx, waitingClass, c.provisioner, parameters); err != nil {
+		return err
+	}
+	waiting := names("waiting", n.waiting)
+	if err := each(ctx, waiting, func(ctx context.Context, name string) error {
+		_, err := bed.createClaimFor(ctx, name, waitingClass, "")
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, when := range []string{"begin to wait", "wait"} {
+		claims := names("beside-those-that-"+strings.ReplaceAll(when, " ", "-"), n.served)
+		err = measure(scale{Case: fmt.Sprintf("%s beside %d that %s", caseServed, n.waiting, when)}, func(ctx context.Context) error {
+			return bed.createAndDelete(ctx, claims...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return each(ctx, waiting, bed.deleteClaim)
 }
 
 // otherClass is a class for which no program provisions.

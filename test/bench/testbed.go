@@ -196,12 +196,12 @@ func (bed *testbed) makeTargets(ctx context.Context) error {
 }
 
 func (bed *testbed) makeClass(ctx context.Context, provisioner string) error {
-	return bed.makeClassOf(ctx, class, provisioner)
+	return bed.makeClassOf(ctx, class, provisioner, nil)
 }
 
-func (bed *testbed) makeClassOf(ctx context.Context, class, provisioner string) error {
+func (bed *testbed) makeClassOf(ctx context.Context, class, provisioner string, parameters map[string]string) error {
 	_, err := bed.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner,
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner, Parameters: parameters,
 	}, metav1.CreateOptions{})
 	return err
 }

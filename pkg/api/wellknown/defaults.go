@@ -9,8 +9,8 @@ const (
 	DefaultFailedRetryThreshold = 0                 // failed setups until a claim is given up; 0 is never
 	DefaultProvisioner          = Domain + "/efs-stunnel"
 	DefaultDiscovery            = DiscoveryAWS
-	DefaultKubeAPIQPS           = 100 // requests per second, without events and Lease
-	DefaultKubeAPIBurst         = 200 // requests above that rate at once
+	DefaultKubeAPIQPS           = 200 // requests per second, without events and Lease
+	DefaultKubeAPIBurst         = 300 // requests above that rate at once
 	DefaultManagerHTTPAddress   = ":8080"
 )
 
