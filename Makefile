@@ -13,7 +13,7 @@ TESTSUM := $(CURDIR)/bin/gotestsum
 # its own. Like unit tests, they run again when the code, the files that they read or the cluster's
 # programs have changed.
 INTEGRATION = $(TESTSUM) --jsonfile $(TESTED)/integration-$(1).json -- -vet=off -tags integration -p 1 -parallel 6 -timeout 2h
-HALF        := SharedVolume|Claim
+HALF        := Volume|Claim
 E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) $(TESTSUM) --format standard-verbose --jsonfile $(TESTED)/e2e.json -- -vet=off -tags e2e -count=1 -timeout 5h -parallel 4 ./test/e2e
 # What the race detector needs is compiled for it alone, so without what only a debugger wants, and the libraries
 # without inlining: a third less work. Nothing here runs go vet, which lint and check do.
@@ -102,10 +102,10 @@ race: lab testsum ## Run the unit tests, those with goroutines under the race de
 .PHONY: integration
 integration: lab testsum ## Run the control loops on a real apiserver, with simulated nodes
 	KUBE_PROGRAMS=$$($(LAB) components); export KUBE_PROGRAMS; failed=0; \
-	$(call INTEGRATION,1) -run '$(HALF)' ./test/integration & half=$$!; \
+	{ bad=0; $(call INTEGRATION,1) -run '$(HALF)' ./test/integration || bad=1; \
+		(cd hack/release && $(call INTEGRATION,3) -run 'TestHelm|TestApplying' ./internal/...) || bad=1; exit $$bad; } & half=$$!; \
 	$(call INTEGRATION,2) -skip '$(HALF)' ./test/integration/... || failed=1; \
 	wait $$half || failed=1; \
-	(cd hack/release && $(call INTEGRATION,3) -run 'TestHelm|TestApplying' ./internal/...) || failed=1; \
 	cat $(TESTED)/integration-?.json > $(TESTED)/integration.json; \
 	exit $$failed
 
