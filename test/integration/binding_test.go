@@ -119,7 +119,11 @@ func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 	if everyCrash {
 		count = 10_000
 	}
-	claims := f.createClaims(count)
+	claims := f.createClaims(count, func(i int, claim *corev1.PersistentVolumeClaim) {
+		if i >= 240 { // as the component has it, or kube-controller-manager would annotate for half an hour
+			claim.Annotations = f.annotated()
+		}
+	})
 	waits := f.NewClass("waits", nil, waitingForConsumer).Name
 	for i := range 20 {
 		claims = append(claims, f.NewClaim(fmt.Sprintf("claim-waits-%02d", i), waits, func(claim *corev1.PersistentVolumeClaim) {
@@ -187,13 +191,16 @@ func (f *fixture) stopWhileAsked(c *cluster.Cluster, class string) (late []*core
 	f.check(c.SignalControllers(syscall.SIGSTOP))
 	for i := range lateClaims {
 		late = append(late, f.NewClaim(fmt.Sprintf("claim-late-%d", i), class, func(claim *corev1.PersistentVolumeClaim) {
-			claim.Annotations = map[string]string{
-				wellknown.AnnotationStorageProvisioner: f.Provisioner, wellknown.AnnotationBetaStorageProvisioner: f.Provisioner,
-			}
+			claim.Annotations = f.annotated()
 		}))
 	}
 	f.Eventually("the manager asks a question", f.questionIsOpen)
 	return late
+}
+
+// annotated are the annotations of a claim that the component "fast-binding" has seen.
+func (f *fixture) annotated() map[string]string {
+	return map[string]string{wellknown.AnnotationStorageProvisioner: f.Provisioner, wellknown.AnnotationBetaStorageProvisioner: f.Provisioner}
 }
 
 func (f *fixture) questionIsOpen(ctx context.Context) error {

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -90,10 +90,11 @@ func (f *fixture) createClaimOn(fileSystem, name string, edits ...func(*corev1.P
 }
 
 // createClaims creates many claims at once, each with a directory of its name.
-func (f *fixture) createClaims(count int) []*corev1.PersistentVolumeClaim {
+func (f *fixture) createClaims(count int, edits ...func(i int, claim *corev1.PersistentVolumeClaim)) []*corev1.PersistentVolumeClaim {
 	f.Helper()
 	claims := make([]*corev1.PersistentVolumeClaim, count)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(100)
 	for i := range claims {
 		name := fmt.Sprintf("claim-%03d", i)
 		claims[i] = &corev1.PersistentVolumeClaim{
@@ -107,16 +108,18 @@ func (f *fixture) createClaims(count int) []*corev1.PersistentVolumeClaim {
 				}},
 			},
 		}
-		group.Go(func() {
+		for _, edit := range edits {
+			edit(i, claims[i])
+		}
+		group.Go(func() error {
 			created, err := f.claims(f.Team).Create(f.Context(), claims[i], metav1.CreateOptions{})
-			if err != nil {
-				f.Error(err)
-				return
+			if err == nil {
+				claims[i] = created
 			}
-			claims[i] = created
+			return err
 		})
 	}
-	group.Wait()
+	f.check(group.Wait())
 	return claims
 }
 
