@@ -115,12 +115,13 @@ func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	first := f.startBindingManager(registry)
 	f.waitForBound(f.createClaim("before"))
-	count := 240
+	const unannotated = 240
+	count := unannotated
 	if everyCrash {
 		count = 10_000
 	}
 	claims := f.createClaims(count, func(i int, claim *corev1.PersistentVolumeClaim) {
-		if i >= 240 { // as the component has it, or kube-controller-manager would annotate for half an hour
+		if i >= unannotated { // as the component has it, or kube-controller-manager would annotate for half an hour
 			claim.Annotations = f.annotated()
 		}
 	})

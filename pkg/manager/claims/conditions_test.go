@@ -1,8 +1,6 @@
 package claims
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,22 +196,14 @@ func TestConditionsDelayNoClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written []types.UID
 		loop.verdicts = recording(&written)
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := loop.verdicts.Run(ctx, 1, func() {}); err != nil {
-				t.Error(err)
+		var again time.Duration
+		var err error
+		whileRunning(t, loop.verdicts, func() {
+			if again, err = loop.sync(t.Context(), uid); err == nil {
+				<-time.After(again)
+				_, err = loop.sync(t.Context(), uid)
 			}
 		})
-		synctest.Wait()
-		again, err := loop.sync(ctx, uid)
-		<-time.After(again)
-		if err == nil {
-			_, err = loop.sync(ctx, uid)
-		}
-		synctest.Wait()
-		stop()
-		running.Wait()
 		if err != nil || again != conditionDelay || len(written) != 1 || len(client.Actions()) != 0 {
 			t.Errorf("%d conditions after %s, %d requests by the sync itself, error %v; want one after %s, and none", len(written), again, len(client.Actions()), err, conditionDelay)
 		}

@@ -105,23 +105,29 @@ func checkEnqueued(t *testing.T, objects []any, change func(*Controller), want [
 	synctest.Test(t, func(t *testing.T) {
 		var decided []types.UID
 		loop.decisions = recording(&decided)
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := loop.decisions.Run(ctx, 1, func() {}); err != nil {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		change(loop)
-		synctest.Wait()
-		stop()
-		running.Wait()
+		whileRunning(t, loop.decisions, func() { change(loop) })
 		slices.Sort(decided)
 		if !slices.Equal(decided, want) {
 			t.Errorf("decided about %q, want %q", decided, want)
 		}
 	})
+}
+
+// whileRunning calls a function in a bubble of synctest while a queue runs, and returns when its keys are synced.
+func whileRunning(t *testing.T, q *queue.Queue[types.UID], do func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := q.Run(ctx, 1, func() {}); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	do()
+	synctest.Wait()
+	stop()
+	running.Wait()
 }
 
 func recording(keys *[]types.UID) *queue.Queue[types.UID] {
