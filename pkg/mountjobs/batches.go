@@ -19,7 +19,7 @@ import (
 
 // Batches returns the batches that a mount Job has: the first, and those that its worker was given, without
 // those that were removed because everything that should follow from them has. The error is ErrFormat; it
-// comes with the batches that can be read.
+// comes with the batches that can be read. Other readers have the same operations: nobody may change them.
 //
 // The operations of the first one are those of the pod's annotation, which mountjob reads, and which is
 // immutable. If the Job's own annotation is different, it was edited, and says something that was not done.

@@ -74,6 +74,26 @@ func TestAddBatch(t *testing.T) {
 	}
 }
 
+// A batch is decoded once for all its readers, who may change what Operations gave them.
+func TestReadersOfAJobShareNoOperations(t *testing.T) {
+	job := withBatch(t, newJob(t, many(2)), nil, time.Time{}, operation(operations.Setup, 7))
+	read := func() []operations.Operation {
+		ops, err := mountjobs.Operations(job, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ops
+	}
+	want := []operations.Operation{operation(operations.Setup, 0), operation(operations.Setup, 1), operation(operations.Setup, 7)}
+	changed := read()
+	for i := range changed {
+		changed[i].Path = "/changed"
+	}
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("read after another reader's change (-want +got):\n%s", diff)
+	}
+}
+
 // A mark is as old as the newest batch was, and is needed as long as any batch of its volume is there.
 func TestAddBatchRemovesMarksOfUsedBatches(t *testing.T) {
 	job := newJob(t, []operations.Operation{operation(operations.Setup, 1)})
