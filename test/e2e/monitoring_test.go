@@ -60,6 +60,8 @@ func prometheusReadsMetrics(l *lab) {
 	l.eventually("each alert to be evaluated", p.rulesFailing)
 }
 
+const noServer = "exists while there is an NFS server"
+
 // emptyInTheLab are queries without a result in a healthy lab, and why.
 var emptyInTheLab = map[string]string{
 	"kube_daemonset_status_number_unavailable":    "of kube-state-metrics, which the lab has not",
@@ -69,6 +71,8 @@ var emptyInTheLab = map[string]string{
 	"efs_stunnel_manager_forbidden":               "exists while a right is missing",
 	"efs_stunnel_node_forbidden":                  "exists while a right is missing",
 	"efs_stunnel_manager_shared_volumes":          "exists while there is a SharedVolume",
+	"efs_stunnel_nfs_server_disk_free_bytes":      noServer, "efs_stunnel_nfs_server_disk_size_bytes": noServer,
+	"efs_stunnel_nfs_server_certificate_end_timestamp_seconds": noServer, "efs_stunnel_nfs_server_quotas_failing": noServer,
 	"topk(10, max by (namespace, persistentvolumeclaim) (efs_stunnel_volume_used_bytes / (efs_stunnel_volume_requested_bytes > 0)) > 1)": "no claim holds too much",
 }
 

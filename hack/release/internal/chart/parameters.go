@@ -263,12 +263,14 @@ func addAccounts(trees map[identity]any) error {
 
 // addMonitoring makes the interval a value. The labels are those of addLabels.
 func addMonitoring(trees map[identity]any) error {
-	for _, id := range []identity{"ServiceMonitor/efs-manager", "ServiceMonitor/efs-stunnel"} {
+	for id, endpoints := range map[identity]string{
+		"ServiceMonitor/efs-manager": "endpoints", "ServiceMonitor/efs-stunnel": "endpoints", "PodMonitor/efs-nfs-server": "podMetricsEndpoints",
+	} {
 		tree, err := ofComponent(trees, id)
 		if err != nil {
 			return err
 		}
-		if err := set(tree, part(".Values.monitoring.interval"), "spec", "endpoints", 0, "interval"); err != nil {
+		if err := set(tree, part(".Values.monitoring.interval"), "spec", endpoints, 0, "interval"); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 	}
@@ -305,7 +307,7 @@ func addLabels(trees map[identity]any) error {
 			return fmt.Errorf("%s: labels: %w", id, err)
 		}
 		more := ""
-		if kind := object["kind"]; kind == "ServiceMonitor" || kind == "PrometheusRule" {
+		if kind := fmt.Sprint(object["kind"]); slices.Contains([]string{"ServiceMonitor", "PodMonitor", "PrometheusRule"}, kind) {
 			more = " $.Values.monitoring.labels"
 		}
 		if id == class {

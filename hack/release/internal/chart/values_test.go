@@ -85,6 +85,8 @@ func TestValuesChangeObjects(t *testing.T) {
 		"Prometheus":      {"components: {monitoring: true}\nmonitoring: {labels: {release: p}}", "ServiceMonitor efs-stunnel/efs-stunnel", `"release":"p"`},
 		"rules":           {"components: {monitoring: true}\nmonitoring: {labels: {release: p}}", "PrometheusRule efs-stunnel/efs-stunnel", `"release":"p"`},
 		"interval":        {"components: {monitoring: true}\nmonitoring: {interval: 15s}", "ServiceMonitor efs-stunnel/efs-manager", `"interval":"15s"`},
+		"server's watch":  {"components: {monitoring: true}\nmonitoring: {labels: {release: p}}", "PodMonitor efs-stunnel/efs-nfs-server", `"release":"p"`},
+		"server's scrape": {"components: {monitoring: true}\nmonitoring: {interval: 15s}", "PodMonitor efs-stunnel/efs-nfs-server", `"interval":"15s"`},
 		"server's disk":   {"components: {nfsServer: true}\nnfsServer: {size: 1Ti, storageClassName: fast}", nfsServer, `"requests":{"storage":"1Ti"}},"storageClassName":"fast"`},
 		"server's flags":  {"components: {nfsServer: true}\nnfsServer: {args: [--shared-file-system]}", nfsServer, `"args":["--shared-file-system"]`},
 		"server's quotas": {"components: {nfsServer: true}\nnfsServer: {quotas: true, args: [--log-level=DEBUG]}", nfsServer, `"args":["--quotas","--log-level=DEBUG"]`},
