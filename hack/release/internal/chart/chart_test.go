@@ -339,6 +339,31 @@ func TestFastBindingNeedsItsAPI(t *testing.T) {
 	}
 }
 
+// TestTemplatesRefuseWhatTheManagerCannotDo, where a schema cannot, with one sentence that names the value.
+func TestTemplatesRefuseWhatTheManagerCannotDo(t *testing.T) {
+	chart := loaded(t)
+	for text, want := range map[string]string{
+		"ports: {base: 65000}":                "the last port of ports.base and ports.count is 65999: want 65535 at most",
+		"ports: {count: 50000}":               "the last port of ports.base and ports.count is 70489: want 65535 at most",
+		"ports: {base: 65000, count: 536}":    "",
+		"worker: {tolerations: [{value: a}]}": "a toleration of worker.tolerations has no key",
+		"worker: {tolerations: [{key: a, effect: NoExecute, tolerationSeconds: 30}]}": `with key "a", has tolerationSeconds: mount Jobs stay on their node until they end`,
+	} {
+		set := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text), &set); err != nil {
+			t.Fatal(err)
+		}
+		values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.36.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.Render(chart, values)
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestLabelsAreValid for each version of a chart: Flux appends + and the digest of a chart from a registry, and a
 // pre-release may be long.
 func TestLabelsAreValid(t *testing.T) {

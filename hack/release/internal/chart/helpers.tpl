@@ -26,10 +26,21 @@ object's own labels as JSON, and more labels of values. */ -}}
 {{- mergeOverwrite $labels $chart (fromJson (index . 1)) | toJson -}}
 {{- end -}}
 
+{{- /* Nothing, or an error: the manager would not start with such a range. */ -}}
+{{- define "efs-stunnel.checkPorts" -}}
+{{- $last := add .Values.ports.base .Values.ports.count -1 -}}
+{{- if gt (int $last) 65535 -}}
+{{- fail (printf "the last port of ports.base and ports.count is %d: want 65535 at most" (int $last)) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The flags of mount Jobs, from what a pod's fields would be. */ -}}
 {{- define "efs-stunnel.workerTolerations" -}}
 {{- $taints := list -}}
 {{- range .Values.worker.tolerations -}}
+{{- if hasKey . "tolerationSeconds" -}}
+{{- fail (printf "a toleration of worker.tolerations, with key %q, has tolerationSeconds: mount Jobs stay on their node until they end" (toString .key)) -}}
+{{- end -}}
 {{- $taints = append $taints (printf "%s%s%s" (required "a toleration of worker.tolerations has no key" .key) (ternary (printf "=%v" .value) "" (not (empty .value))) (ternary (printf ":%s" .effect) "" (not (empty .effect)))) -}}
 {{- end -}}
 {{ join "," $taints }}

@@ -179,8 +179,8 @@ func addPorts(trees map[identity]any) error {
 	const base, count = ".Values.ports.base", ".Values.ports.count"
 	// Helm's numbers are of several types: int makes them comparable.
 	err := addArgs(trees,
-		conditional{fmt.Sprintf("ne (int %s) %d", base, defaultBasePort), verbatim("--base-stunnel-port={{ int " + base + " }}")},
-		conditional{fmt.Sprintf("ne (int %s) %d", count, defaultPortCount), verbatim("--stunnel-port-count={{ int " + count + " }}")})
+		conditional{fmt.Sprintf("ne (int %s) %d", base, defaultBasePort), verbatim(`--base-stunnel-port={{ include "efs-stunnel.checkPorts" $ }}{{ int ` + base + " }}")},
+		conditional{fmt.Sprintf("ne (int %s) %d", count, defaultPortCount), verbatim(`--stunnel-port-count={{ include "efs-stunnel.checkPorts" $ }}{{ int ` + count + " }}")})
 	if err != nil {
 		return err
 	}

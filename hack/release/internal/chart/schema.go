@@ -109,6 +109,6 @@ func describeClass() *schema {
 
 // free reports whether users choose the keys of an object: keys that Kubernetes defines are not repeated here.
 func free(path string, defaults map[string]any) bool {
-	return len(defaults) == 0 || path == "agent.affinity" || path == "nfsServer.resources" ||
+	return len(defaults) == 0 || slices.Contains([]string{"agent.affinity", "nfsServer.resources", "nfsServer.nodeSelector"}, path) ||
 		slices.ContainsFunc(fields(), func(f field) bool { return f.value == path })
 }

@@ -3,6 +3,7 @@ package chart
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // extendContainers appends users' arguments, variables and mounts to those of the containers.
@@ -16,13 +17,9 @@ func extendContainers(trees map[identity]any) error {
 		{agent, 0, ".Values.supervisor"},
 		{agent, 1, ".Values.agent"},
 	} {
-		tree, err := get(trees[c.object], pod("containers", c.index)...)
+		container, err := containerOf(trees[c.object], pod("containers", c.index))
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.object, err)
-		}
-		container, ok := tree.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s: %T is no container", c.object, tree)
 		}
 		for key, value := range map[string]string{"args": "args", "env": "env", "volumeMounts": "extraVolumeMounts"} {
 			container[key] = extend(container[key], c.values+"."+value)
@@ -79,66 +76,35 @@ func add(object any, value string) (any, error) {
 	return verbatim(fmt.Sprintf("{{ mergeOverwrite (dict) (%s | default dict) (fromJson %s) | toJson }}", value, own)), err
 }
 
-// extendReadAhead makes the DaemonSet of the component pull its image without a service account of its own, and
-// run where the agents do.
+// extendReadAhead makes the DaemonSet of the component run where the agents do.
 func extendReadAhead(trees map[identity]any) error {
 	const readAhead = identity("DaemonSet/efs-read-ahead")
-	tree, err := ofComponent(trees, readAhead)
-	if err != nil {
-		return err
-	}
-	parts := map[string]any{"imagePullSecrets": part(".Values.imagePullSecrets"), "affinity": part(".Values.agent.affinity")}
-	for _, key := range placement() {
-		parts[key] = verbatim("{{ toJson .Values.agent." + key + " }}")
-	}
-	for key, value := range parts {
-		if err := set(tree, value, pod(key)...); err != nil {
-			return fmt.Errorf("%s: %w", readAhead, err)
-		}
-	}
-	containers, err := get(tree, pod("containers", 0)...)
-	if err != nil {
+	if _, err := extendPod(trees, readAhead, ".Values.agent."); err != nil {
 		return fmt.Errorf("%s: %w", readAhead, err)
 	}
-	container, ok := containers.(map[string]any)
-	if !ok {
-		return fmt.Errorf("%s: %T is no container", readAhead, containers)
-	}
-	setPullPolicy(container)
-	return nil
+	tree, err := ofComponent(trees, readAhead)
+	return errors.Join(err, set(tree, part(".Values.agent.affinity"), pod("affinity")...))
 }
 
 const server = identity("StatefulSet/efs-nfs-server")
 
-// extendServer makes values of what users set of the component's server, and has it and its Jobs pull their images
-// without service accounts of their own.
+// extendServer makes values of what users set of the component's server. Its Jobs run the manager's program, where the
+// manager may run.
 func extendServer(trees map[identity]any) error {
-	for id, path := range map[identity][]any{
-		server:                         {},
-		"Job/efs-nfs-certificates":     {},
-		"CronJob/efs-nfs-certificates": {"spec", "jobTemplate"},
-	} {
-		tree, err := ofComponent(trees, id)
-		if err != nil {
-			return err
-		}
-		if err := set(tree, part(".Values.imagePullSecrets"), append(path, pod("imagePullSecrets")...)...); err != nil {
-			return fmt.Errorf("%s: %w", id, err)
-		}
-		found, err := get(tree, append(path, pod("containers", 0)...)...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", id, err)
-		}
-		container, ok := found.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s: %T is no container", id, found)
-		}
-		setPullPolicy(container)
-		if id == server {
-			container["args"] = extend(addQuotas(container["args"], "--quotas"), ".Values.nfsServer.args")
-			container["resources"] = verbatim("{{ toJson .Values.nfsServer.resources }}")
+	for _, job := range []struct {
+		id   identity
+		path []any
+	}{{"Job/efs-nfs-certificates", nil}, {"CronJob/efs-nfs-certificates", []any{"spec", "jobTemplate"}}} {
+		if _, err := extendPod(trees, job.id, ".Values.manager.", job.path...); err != nil {
+			return fmt.Errorf("%s: %w", job.id, err)
 		}
 	}
+	container, err := extendPod(trees, server, ".Values.nfsServer.")
+	if err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	container["args"] = extend(addQuotas(container["args"], "--quotas"), ".Values.nfsServer.args")
+	container["resources"] = verbatim("{{ toJson .Values.nfsServer.resources }}")
 	tree, err := ofComponent(trees, server)
 	if err != nil {
 		return err
@@ -148,8 +114,46 @@ func extendServer(trees map[identity]any) error {
 	granted, err := get(tree, capabilities...)
 	return errors.Join(err,
 		set(tree, addQuotas(granted, "SYS_ADMIN"), capabilities...),
+		set(tree, part(".Values.nfsServer.affinity"), pod("affinity")...),
 		set(tree, verbatim("{{ .Values.nfsServer.size | quote }}"), append(claim, "resources", "requests", "storage")...),
 		set(tree, part(".Values.nfsServer.storageClassName"), append(claim, "storageClassName")...))
+}
+
+// extendPod makes values of where a component's pod runs and of how its image is pulled, without a service account of
+// its own, and returns its container. The template of the pod is below a path.
+func extendPod(trees map[identity]any, id identity, values string, path ...any) (map[string]any, error) {
+	tree, err := ofComponent(trees, id)
+	if err != nil {
+		return nil, err
+	}
+	parts := map[string]any{"imagePullSecrets": part(".Values.imagePullSecrets")}
+	for _, key := range placement() {
+		parts[key] = verbatim("{{ toJson " + values + key + " }}")
+	}
+	for key, value := range parts {
+		if err := set(tree, value, slices.Concat(path, pod(key))...); err != nil {
+			return nil, err
+		}
+	}
+	container, err := containerOf(tree, slices.Concat(path, pod("containers", 0)))
+	if err != nil {
+		return nil, err
+	}
+	setPullPolicy(container)
+	return container, nil
+}
+
+// containerOf returns the container at a path.
+func containerOf(tree any, path []any) (map[string]any, error) {
+	found, err := get(tree, path...)
+	if err != nil {
+		return nil, err
+	}
+	container, ok := found.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%T is no container", found)
+	}
+	return container, nil
 }
 
 // addQuotasContainer adds the init container of the component nfs-server-quotas.
@@ -162,13 +166,9 @@ func (s Spec) addQuotasContainer(trees map[identity]any) error {
 	if err != nil {
 		return err
 	}
-	found, err := get(withQuotas[server], pod("initContainers", 0)...)
+	container, err := containerOf(withQuotas[server], pod("initContainers", 0))
 	if err != nil {
 		return fmt.Errorf("%s: %w", server, err)
-	}
-	container, ok := found.(map[string]any)
-	if !ok {
-		return fmt.Errorf("%s: %T is no container", server, found)
 	}
 	setPullPolicy(container)
 	tree, err := ofComponent(trees, server)
