@@ -113,7 +113,6 @@ func termZones(term corev1.TopologySelectorTerm) (zones, findings []string) {
 		}
 		if i == 0 {
 			zones = slices.Clone(expression.Values)
-			continue
 		}
 		zones = slices.DeleteFunc(zones, func(zone string) bool { return !slices.Contains(expression.Values, zone) })
 	}
@@ -194,24 +193,19 @@ func (c *Class) setParameters(given map[string]string) []string {
 	c.BasePath = wellknown.DefaultBasePath
 	c.Pattern, _ = ParsePattern(wellknown.DefaultPathPattern) // a test parses it, too
 	c.Rules.RefuseExisting = !wellknown.DefaultAdoptExisting
-	findings := c.set(parameters(), given, unknownParameter)
+	findings := c.set(parameters(), given)
 	c.inheritGroup()
 	return append(findings, c.contradictions(given)...)
 }
 
-// set sets the fields of the given parameters; unknown says what to write in place of any other one.
-func (c *Class) set(allowed []parameter, given map[string]string, unknown func(key string) string) (findings []string) {
-	known := map[string]parameter{}
-	for _, p := range allowed {
-		known[p.name] = p
-	}
+func (c *Class) set(allowed []parameter, given map[string]string) (findings []string) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		p, ok := known[key]
-		if !ok {
-			findings = append(findings, unknown(key))
+		i := slices.IndexFunc(allowed, func(p parameter) bool { return p.name == key })
+		if i < 0 {
+			findings = append(findings, c.unknownParameter(key, parameterNamesOf(allowed)))
 			continue
 		}
-		if err := p.set(c, given[key]); err != nil {
+		if err := allowed[i].set(c, given[key]); err != nil {
 			findings = append(findings, fmt.Sprintf("parameter %s is %s: %v", key, quoted(given[key]), err))
 		}
 	}
@@ -233,15 +227,19 @@ func (c *Class) inheritGroup() {
 	}
 }
 
-func unknownParameter(key string) string {
-	what := "unknown parameter " + quoted(key)
-	if advice, ok := foreignParameter(key); ok {
+func (c *Class) unknownParameter(key string, allowed []string) string {
+	what, ofDriver := "unknown parameter "+quoted(key), c.AccessPoints != nil
+	own, alike := similar(key, allowed)
+	advice, foreign := foreignParameter(key)
+	switch {
+	case ofDriver && strings.HasPrefix(key, "fileSystemId"):
+		return what + ": use fileSystemId with the id itself"
+	case alike:
+		return what + ": use " + own
+	case foreign && (!ofDriver || !strings.HasPrefix(advice, "use ")): // which a driver's class could not
 		return what + ": " + advice
 	}
-	if own, ok := similar(key, parameterNamesOf(parameters())); ok {
-		return what + ": use " + own
-	}
-	return what + ": allowed are " + strings.Join(parameterNamesOf(parameters()), ", ")
+	return what + ": allowed are " + strings.Join(allowed, ", ")
 }
 
 // contradictions returns the findings about parameters that are each valid alone.

@@ -44,12 +44,6 @@ const (
 
 // driverParameters returns the parameters of the driver that hold in a class with its provisioningMode.
 func driverParameters() []parameter {
-	points := func(field func(*AccessPoints) *bool) func(*Class, string) error {
-		return boolean(func(c *Class) *bool { return field(c.AccessPoints) })
-	}
-	numbered := func(lowest int64, field func(*AccessPoints) *int) func(*Class, string) error {
-		return number(lowest, func(c *Class) *int { return field(c.AccessPoints) })
-	}
 	return []parameter{
 		// `efs-ap`: each volume has an access point (required)
 		{parameterMode, setProvisioningMode},
@@ -58,21 +52,21 @@ func driverParameters() []parameter {
 		// octal mode of the directory (required)
 		{"directoryPerms", setMode},
 		// the access point's user, and owner of the directory (default allocated)
-		{"uid", numbered(0, func(p *AccessPoints) *int { return &p.UID })},
-		{"gid", numbered(0, func(p *AccessPoints) *int { return &p.GID })},
+		{"uid", number(0, func(c *Class) *int { return &c.AccessPoints.UID })},
+		{"gid", number(0, func(c *Class) *int { return &c.AccessPoints.GID })},
 		// both or neither: the range from which a number is allocated, the lowest that no access point of the file system has. Where `uid` or `gid` is
 		// missing it is that, too; with both, none is allocated (default driverGIDMin, driverGIDMax)
-		{"gidRangeStart", numbered(1, func(p *AccessPoints) *int { return &p.GIDMin })},
-		{"gidRangeEnd", numbered(1, func(p *AccessPoints) *int { return &p.GIDMax })},
+		{"gidRangeStart", number(1, func(c *Class) *int { return &c.AccessPoints.GIDMin })},
+		{"gidRangeEnd", number(1, func(c *Class) *int { return &c.AccessPoints.GIDMax })},
 		// directory that contains the volumes; slashes at its ends do not matter (default /)
 		{"basePath", setDriverBasePath},
 		// path below it; the variables of `path_pattern`; slashes at its ends do not matter (default /${.PV.name})
 		{"subPathPattern", setDriverPattern},
 		// append `-` and the claim's uid to a `subPathPattern` (default true)
-		{"ensureUniqueDirectory", points(func(p *AccessPoints) *bool { return &p.unique })},
+		{"ensureUniqueDirectory", boolean(func(c *Class) *bool { return &c.AccessPoints.unique })},
 		// tag the access point: `efs.csi.aws.com/cluster`, as the driver does, and below `efs-stunnel.gnuthought.com/` the `cluster`, `claim` and
 		// `volume`. The driver's flag `--tags` has no counterpart: a role whose policy wants other tags cannot create access points here (default true)
-		{"enableTagging", points(func(p *AccessPoints) *bool { return &p.Tagged })},
+		{"enableTagging", boolean(func(c *Class) *bool { return &c.AccessPoints.Tagged })},
 		// only `false` (default false)
 		{"reuseAccessPoint", setReuse},
 		// volumes on One Zone file systems get a node affinity for that zone
@@ -131,7 +125,7 @@ func (c *Class) setDriverParameters(given map[string]string) []string {
 	c.AccessPoints = &AccessPoints{UID: Unset, GID: Unset, GIDMin: driverGIDMin, GIDMax: driverGIDMax, Tagged: true, unique: true}
 	c.BasePath = "/"
 	c.Pattern, _ = ParsePattern("${" + variableVolume + "}")
-	findings := c.set(driverParameters(), given, unknownDriverParameter)
+	findings := c.set(driverParameters(), given)
 	if _, ok := given["subPathPattern"]; ok && c.AccessPoints.unique && len(findings) == 0 {
 		c.Pattern, _ = ParsePattern(c.Pattern.text + "-${" + variableUID + "}")
 	}
@@ -144,21 +138,6 @@ func ownParameters(given map[string]string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(key string) bool {
 		return !slices.Contains(parameterNamesOf(parameters()), key) || slices.Contains(shared, key)
 	})
-}
-
-func unknownDriverParameter(key string) string {
-	what := "unknown parameter " + quoted(key)
-	advice, foreign := foreignParameter(key)
-	own, alike := similar(key, parameterNamesOf(driverParameters()))
-	switch {
-	case strings.HasPrefix(key, "fileSystemId"):
-		return what + ": use fileSystemId with the id itself"
-	case alike:
-		return what + ": use " + own
-	case foreign && !strings.HasPrefix(advice, "use "): // which names a parameter that such a class cannot have
-		return what + ": " + advice
-	}
-	return what + ": allowed are " + strings.Join(parameterNamesOf(driverParameters()), ", ")
 }
 
 func (c *Class) driverContradictions(given map[string]string) (findings []string) {
