@@ -115,18 +115,14 @@ func HarmfulMountOption(volume *corev1.PersistentVolume) string {
 	if old, ok := volume.Annotations[corev1.MountOptionAnnotation]; ok {
 		options = []string{old} // kubelet then uses no others
 	}
-	for _, several := range options {
-		for option := range strings.SplitSeq(several, ",") {
-			option = strings.TrimSpace(option)
-			if why := harm(option); why != "" {
-				return fmt.Sprintf("mount option %s: %s", quoted(option), why)
-			}
+	for option := range strings.SplitSeq(strings.Join(options, ","), ",") {
+		option = strings.TrimSpace(option)
+		if why := harm(option); why != "" {
+			return fmt.Sprintf("mount option %s: %s", quoted(option), why)
 		}
 	}
 	return ""
 }
-
-func isHarmful(option string) bool { return harm(option) != "" }
 
 // harm returns advice against an option that harms pods which do not notice it, or "".
 func harm(option string) string {

@@ -231,11 +231,10 @@ func (e Existing) Objects(provisioner string) (*corev1.PersistentVolume, *corev1
 			Labels:     map[string]string{wellknown.LabelFileSystemID: e.FileSystemID},
 			Finalizers: finalizers(e.Policy),
 		},
-		ClaimMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim},
+		ClaimMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim, UID: e.ClaimUID},
 		Class:     e.Class.Name, AccessModes: e.AccessModes, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
 		MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
 	}.Objects()
-	volume.Spec.ClaimRef.UID = e.ClaimUID // which a claim that is to be created cannot have
 	if e.AccessPointID != "" {
 		OnPoint(volume, e.AccessPointID, e.PointPort, e.Class.AccessPoints.IAM)
 	}

@@ -20,10 +20,7 @@ import (
 
 // ReclaimPolicyOf returns the reclaim policy of the volume of an operation of Begin, or "" for another operation.
 func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeReclaimPolicy {
-	r, err := decodeRecord(operation)
-	if err != nil {
-		return ""
-	}
+	r, _ := decodeRecord(operation)
 	return corev1.PersistentVolumeReclaimPolicy(r.Policy)
 }
 
@@ -152,7 +149,8 @@ func (r record) mountOptions() []string {
 	if r.MountOptions == "" {
 		return strings.Split(wellknown.DefaultMountOptions, ",")
 	}
-	return slices.DeleteFunc(kernelSpellings(strings.Split(r.MountOptions, ",")), isHarmful)
+	options := kernelSpellings(strings.Split(r.MountOptions, ","))
+	return slices.DeleteFunc(options, func(option string) bool { return harm(option) != "" })
 }
 
 func (r record) accessModes() []corev1.PersistentVolumeAccessMode {
