@@ -95,10 +95,8 @@ func (l *Logs) Begin(job *Job) {
 
 // Progress returns how far a clone is, by the last line of its log that says so; ok is false without one.
 func (l *Logs) Progress(ctx context.Context, pod string) (found operations.CloneProgress, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, ProgressTimeout)
-	defer cancel()
-	lines := int64(progressLines)
-	err = l.eachLine(ctx, pod, corev1.PodLogOptions{TailLines: &lines}, maxProgressBytes, func(text []byte) {
+	options := corev1.PodLogOptions{TailLines: new(int64(progressLines))}
+	err = l.eachLine(ctx, ProgressTimeout, pod, options, maxProgressBytes, func(text []byte) {
 		if line, err := operations.DecodeCloneProgress(text); err == nil {
 			found, ok = line, true
 		}
@@ -141,14 +139,11 @@ func (l *Logs) Counted(ctx context.Context, job *Job, now time.Time) (counted []
 }
 
 func (l *Logs) since(ctx context.Context, pod string, read, now time.Time) (counted []operations.Usage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, logTimeout)
-	defer cancel()
 	var options corev1.PodLogOptions
 	if !read.IsZero() {
-		seconds := int64((now.Sub(read) + logOverlap) / time.Second)
-		options.SinceSeconds = &seconds
+		options.SinceSeconds = new(int64((now.Sub(read) + logOverlap) / time.Second))
 	}
-	err = l.eachLine(ctx, pod, options, maxLogBytes, func(text []byte) {
+	err = l.eachLine(ctx, logTimeout, pod, options, maxLogBytes, func(text []byte) {
 		if usage, err := operations.DecodeUsage(text); err == nil {
 			counted = append(counted, usage)
 		}
@@ -156,7 +151,11 @@ func (l *Logs) since(ctx context.Context, pod string, read, now time.Time) (coun
 	return counted, err
 }
 
-func (l *Logs) eachLine(ctx context.Context, pod string, options corev1.PodLogOptions, limit int64, each func([]byte)) error {
+func (l *Logs) eachLine(
+	ctx context.Context, timeout time.Duration, pod string, options corev1.PodLogOptions, limit int64, each func([]byte),
+) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	options.Container = mountjobs.ContainerName
 	log, err := l.Client.CoreV1().Pods(l.Namespace).GetLogs(pod, &options).Stream(ctx)
 	if err != nil {

@@ -213,10 +213,7 @@ func (c *Channel) Listen(ctx context.Context) (done func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for workers: %w", err)
 	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return nil, fmt.Errorf("listening for workers: %w", err)
-	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // which has one
 	c.setLeader(mountjobs.Leader{Address: net.JoinHostPort(c.options.Host, port), Key: key})
 	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	listener = httpserver.Limit(listener, func() int { return httpserver.MaxConnections + 2*caches.Count(c.options.Caches.Jobs) })
