@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -54,13 +55,8 @@ func (c *conditions) block(fileSystemID string, now map[string]decide.Verdict) (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.blocked[fileSystemID]
-	for volume, verdict := range now {
-		if before[volume] != verdict {
-			changed = append(changed, volume)
-		}
-	}
-	for volume := range before {
-		if _, still := now[volume]; !still {
+	for volume := range sets.KeySet(before).Union(sets.KeySet(now)) {
+		if before[volume] != now[volume] { // none is the zero Verdict
 			changed = append(changed, volume)
 		}
 	}

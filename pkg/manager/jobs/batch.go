@@ -2,13 +2,13 @@ package jobs
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -124,14 +124,13 @@ func (c *Controller) exists(now liveObjects, owner operations.Owner) bool {
 //	any        deleted     sent as it was begun: what was begun is finished
 func (c *Controller) withNamespaceUIDs(ctx context.Context, ops []operations.Operation) ([]operations.Operation, error) {
 	entersOwner := func(o operations.Operation) bool { return o.AddsOwner() && c.claimOf(o) != nil }
-	var names []string
+	names := sets.New[string]()
 	for _, o := range ops {
 		if entersOwner(o) {
-			names = append(names, o.Namespace)
+			names.Insert(o.Namespace)
 		}
 	}
-	slices.Sort(names)
-	namespaces, err := c.live.Namespaces(ctx, slices.Compact(names))
+	namespaces, err := c.live.Namespaces(ctx, sets.List(names))
 	if err != nil {
 		return nil, err
 	}
@@ -157,27 +156,24 @@ type liveObjects struct {
 
 // readLive reads what a batch is about as it is now or later.
 func (c *Controller) readLive(ctx context.Context, batch []decide.Pending) (now liveObjects, err error) {
-	var names []string
-	owners := map[types.NamespacedName]bool{}
+	names, owners := sets.New[string](), sets.New[types.NamespacedName]()
 	addOwner := func(namespace, claim string) {
 		if namespace != "" && claim != "" {
-			owners[types.NamespacedName{Namespace: namespace, Name: claim}] = true
+			owners.Insert(types.NamespacedName{Namespace: namespace, Name: claim})
 		}
 	}
 	for _, pending := range batch {
 		if pending.Operation.Kind != operations.Cleanup {
 			continue
 		}
-		names = append(names, pending.Operation.Volume)
+		names.Insert(pending.Operation.Volume)
 		for _, blocker := range pending.Blockers {
-			names = append(names, blocker.Volume)
+			names.Insert(blocker.Volume)
 			addOwner(blocker.Namespace, blocker.Claim)
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	known := c.gatherer.Caches
-	if now.volumes, err = known.VolumesNow(ctx, c.live, names); err != nil {
+	if now.volumes, err = known.VolumesNow(ctx, c.live, sets.List(names)); err != nil {
 		return now, err
 	}
 	for _, object := range now.volumes {
@@ -185,7 +181,7 @@ func (c *Controller) readLive(ctx context.Context, batch []decide.Pending) (now 
 			addOwner(ref.Namespace, ref.Name)
 		}
 	}
-	now.claims, err = known.ClaimsNow(ctx, c.live, slices.Collect(maps.Keys(owners)))
+	now.claims, err = known.ClaimsNow(ctx, c.live, owners.UnsortedList())
 	return now, err
 }
 
