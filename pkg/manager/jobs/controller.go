@@ -146,7 +146,7 @@ func (c *Controller) changed(before, after any) {
 	case *corev1.PersistentVolume:
 		c.volumeChanged(o)
 	case *batchv1.Job:
-		c.enqueueFor(o.Name)
+		c.enqueueFor(o.Name, enqueueDelay)
 	case *corev1.Pod:
 		if id := o.Labels[wellknown.LabelMountJobFileSystemID]; id != "" {
 			c.enqueue(id)
@@ -162,9 +162,7 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	}
 	if c.gatherer.Caches.Claim(claim.UID) == nil { // Jobs may have been used now
 		for _, job := range c.gatherer.Caches.JobsOfVolume(volumes.VolumeName(claim.UID)) {
-			if name, ok := mountjobs.ParseName(job.Name); ok {
-				c.queue.AddAfter(name.FileSystemID, useLookDelay)
-			}
+			c.enqueueFor(job.Name, useLookDelay)
 		}
 	}
 }
@@ -186,15 +184,15 @@ func (c *Controller) warningChanged(event *corev1.Event) {
 	if i := strings.LastIndexByte(name, '-'); event.InvolvedObject.Kind == "Pod" && i > 0 {
 		name = name[:i]
 	}
-	c.enqueueFor(name)
+	c.enqueueFor(name, enqueueDelay)
 }
 
 // WorkerWaits enqueues the file system of a Job whose worker begins to wait.
-func (c *Controller) WorkerWaits(job *batchv1.Job) { c.enqueueFor(job.Name) }
+func (c *Controller) WorkerWaits(job *batchv1.Job) { c.enqueueFor(job.Name, enqueueDelay) }
 
-func (c *Controller) enqueueFor(job string) {
+func (c *Controller) enqueueFor(job string, delay time.Duration) {
 	if name, ok := mountjobs.ParseName(job); ok {
-		c.enqueue(name.FileSystemID)
+		c.queue.AddAfter(name.FileSystemID, delay)
 	}
 }
 

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -80,15 +81,12 @@ func (c *Controller) observe(id string) state {
 		otherSurveys: func() int { return c.otherSurveys(id) },
 	}
 	s.noNode = len(s.agents) == 0 && !c.hasNode()
+	slices.SortFunc(s.named, func(a, b *batchv1.Job) int { // of two of one kind, a longer name has the greater number
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
 	for _, job := range s.named {
 		c.observeJob(&s, job)
 	}
-	for _, mountJobs := range [][]mountJob{s.mounts, s.clones} {
-		slices.SortFunc(mountJobs, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	}
-	byNumber := func(a, b background.Job) int { return a.Outcome.Name.Number - b.Outcome.Name.Number }
-	slices.SortFunc(s.sweeps, byNumber)
-	slices.SortFunc(s.surveys, byNumber)
 	c.observeRoot(&s)
 	return s
 }
@@ -128,12 +126,15 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	case m.unreleased:
 		c.observeUse(&m)
 	}
-	if name.Kind == mountjobs.Clone {
-		c.observeClone(&m)
-		s.clones = append(s.clones, m)
+	if name.Kind == mountjobs.Mount {
+		s.mounts = append(s.mounts, m)
 		return
 	}
-	s.mounts = append(s.mounts, m)
+	m.progressDue = c.logs.Of(job.UID, nil).Next
+	for _, o := range m.outcome.Operations {
+		m.abandoned = c.claimOf(o) == nil
+	}
+	s.clones = append(s.clones, m)
 }
 
 func (s *state) addTask(job background.Job) {
@@ -142,13 +143,6 @@ func (s *state) addTask(job background.Job) {
 		s.sweeps = append(s.sweeps, job)
 	case job.Unreleased:
 		s.surveys = append(s.surveys, job)
-	}
-}
-
-func (c *Controller) observeClone(m *mountJob) {
-	m.progressDue = c.logs.Of(m.job.UID, nil).Next
-	for _, o := range m.outcome.Operations {
-		m.abandoned = c.claimOf(o) == nil
 	}
 }
 

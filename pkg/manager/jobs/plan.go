@@ -185,10 +185,6 @@ func (s state) keepsRoot(m *mountJob) bool {
 	return m.isEnded() && s.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job)
 }
 
-func (s state) isPodless(m *mountJob) bool {
-	return m.isEnded() && m.outcome.State == mountjobs.Lost && len(m.pods) == 0 && !s.isDone(m) && !s.keepsRoot(m)
-}
-
 // isEnded says that a Job has ended and was not released.
 func (m *mountJob) isEnded() bool { return m.unreleased && !m.outcome.HoldsFileSystem() }
 

@@ -293,7 +293,8 @@ func makes(job string, o operations.Operation) string {
 // podlessOf are those of some Jobs that seem to be over without an outcome.
 func (s state) podlessOf(all []mountJob) (jobs []*batchv1.Job) {
 	for i := range all {
-		if m := &all[i]; s.isPodless(m) {
+		m := &all[i]
+		if m.isEnded() && m.outcome.State == mountjobs.Lost && len(m.pods) == 0 && !s.isDone(m) && !s.keepsRoot(m) {
 			jobs = append(jobs, m.job)
 		}
 	}
