@@ -31,11 +31,10 @@ type Choice struct {
 	FileSystemID string
 	Zone         string // that the volume's pods must be in, or ""
 	Wait         string // what is missing, in a sentence
+	Cause        string // of the wait, where another claim is missing: one of package status
 	// Unknown says that the wait may be for a file system that discovery has not listed yet, so
 	// the EFS API should be polled at once.
 	Unknown bool
-	// ForSource says that the wait is for the claim that is to be copied.
-	ForSource bool
 	// GiveNodeBack says why no pod on the selected node can have this volume, so that the
 	// scheduler selects another one.
 	GiveNodeBack string

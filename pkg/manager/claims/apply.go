@@ -48,14 +48,9 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 	case decide.Rediscover:
 		c.options.Rediscover()
 		return nil
-	case decide.AnnotateClaim:
-		return objects.Patch(ctx, c.client, s.Claim, objects.Metadata("annotations", change.Annotations))
-	case decide.AnnotateVolume:
-		value := any(nil)
-		if text := change.Verdict.String(); text != "" {
-			value = text
-		}
-		return objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", map[string]any{wellknown.AnnotationProblem: value}))
+	case decide.Annotate:
+		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", change.Annotations))
+		return c.reported(change.Object, change.Reason, err)
 	case decide.MarkUsed:
 		return c.markUsed(ctx, change.Volume, change.Jobs)
 	case decide.CreateVolume:
@@ -72,14 +67,6 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 		return nil
 	case decide.AdoptVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))
-	case decide.MarkGiven:
-		given := map[string]any{wellknown.AnnotationGivenTo: string(change.Object.Spec.ClaimRef.UID)}
-		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", given))
-		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, err)
-	case decide.NoteSize:
-		size := map[string]any{wellknown.AnnotationRecordedSize: strconv.FormatInt(change.Size, 10)}
-		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("annotations", size))
-		return c.reported(change.Object, wellknown.EventVolumeResizeFailed, err)
 	case decide.DeleteVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.delete(ctx, s, change))
 	case decide.AddFinalizer:
@@ -88,7 +75,9 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 	case decide.RemoveFinalizer:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.removeFinalizer(ctx, change.Object, change.MakerJobs))
 	case decide.ExpandVolume:
-		return c.reported(change.Claim, wellknown.EventVolumeResizeFailed, c.expandVolume(ctx, change))
+		capacity := map[string]any{string(corev1.ResourceStorage): change.Size.String()}
+		err := objects.Patch(ctx, c.client, change.Object, map[string]any{"spec": map[string]any{"capacity": capacity}})
+		return c.reported(change.Claim, wellknown.EventVolumeResizeFailed, err)
 	case decide.ExpandClaim:
 		return c.reported(change.Claim, wellknown.EventVolumeResizeFailed, c.expandClaim(ctx, change))
 	}
@@ -99,8 +88,12 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 var errBroken = errors.New("the operation's record cannot be used")
 
 // reported writes an event for an error that no retry can mend: the apiserver refuses a request, because of
-// a missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
+// a missing right or a policy, or the request cannot be made. Races and outages pass by themselves. Without a reason,
+// there is no event.
 func (c *Controller) reported(object events.Object, reason string, err error) error {
+	if reason == "" {
+		return err
+	}
 	answer, verdict := apierrors.APIStatus(nil), decide.Verdict{}
 	refused := errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err)
 	if refused {
@@ -121,7 +114,7 @@ var errBehind = errors.New("the cache is behind the apiserver")
 // create makes the volume of a directory that a mount Job has made.
 func (c *Controller) create(ctx context.Context, s decide.State, creation decide.CreateVolume) error {
 	operation := creation.Operation
-	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
+	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.Result.GID, s.Provisioner)
 	if err != nil {
 		return queue.Terminal(fmt.Errorf("%w: %w", errBroken, err))
 	}
@@ -147,7 +140,7 @@ func (c *Controller) create(ctx context.Context, s decide.State, creation decide
 		slog.String("fileSystem", creation.FileSystemID))
 	if s.Claim != nil {
 		c.metrics.provisioned.WithLabelValues(wayOf(creation.Batch)).Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
-		text := volumes.Created(volume, c.gatherer.Sharer(creation.FileSystemID, operation), creation.Note)
+		text := volumes.Created(volume, c.gatherer.Sharer(creation.FileSystemID, operation), creation.Result.Message)
 		c.events.NormalAlways(s.Claim, wellknown.EventProvisioningSucceeded, text)
 	}
 	return nil
@@ -255,18 +248,13 @@ func (c *Controller) adopt(ctx context.Context, object *corev1.PersistentVolume)
 	return nil
 }
 
-func (c *Controller) expandVolume(ctx context.Context, change decide.ExpandVolume) error {
-	capacity := map[string]any{string(corev1.ResourceStorage): change.Size.String()}
-	return objects.Patch(ctx, c.client, change.Object, map[string]any{"spec": map[string]any{"capacity": capacity}})
-}
-
 func (c *Controller) expandClaim(ctx context.Context, change decide.ExpandClaim) error {
 	status := decide.ExpandedStatus(change.Claim, change.Size)
 	if err := objects.Patch(ctx, c.client, change.Claim, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}
 	c.events.Normal(change.Claim, wellknown.EventVolumeResizeSuccessful, "size",
-		fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", change.Volume, &change.Size))
+		fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", change.Object.Name, &change.Size))
 	return nil
 }
 
@@ -293,19 +281,13 @@ func (m *marks) add(ctx context.Context, job *batchv1.Job, annotations map[strin
 	m.mu.Lock()
 	of, others := m.waiting[job.UID]
 	if !others {
-		if m.waiting == nil {
-			m.waiting = map[types.UID]*marksOfJob{}
-		}
 		of = &marksOfJob{annotations: map[string]string{}, written: make(chan struct{})}
 		m.waiting[job.UID] = of
+		go m.writeSoon(ctx, job, of)
 	}
 	maps.Copy(of.annotations, annotations)
 	m.mu.Unlock()
-	if others {
-		<-of.written
-		return of.err
-	}
-	m.writeSoon(ctx, job, of)
+	<-of.written
 	return of.err
 }
 

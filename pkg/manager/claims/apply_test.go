@@ -43,8 +43,8 @@ var (
 // answer are not.
 func TestRejectedWritesAreReported(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
-	created := decide.CreateVolume{Operation: setup(t), FileSystemID: "fs-1"}
-	unreadable := decide.CreateVolume{Operation: operations.Operation{Record: []byte("{")}}
+	created := decide.CreateVolume{Attempt: decide.Attempt{Operation: setup(t), FileSystemID: "fs-1"}}
+	unreadable := decide.CreateVolume{Attempt: decide.Attempt{Operation: operations.Operation{Record: []byte("{")}}}
 	object, onItsWay := newVolume(t), newVolume(t)
 	onItsWay.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	for name, c := range map[string]struct {
@@ -64,8 +64,9 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"deletion, the end denied":     {decide.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption denied":              {decide.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption of what was changed": {decide.AdoptVolume{Object: object}, "patch", errChanged, ""},
-		"note of a gift denied":        {decide.MarkGiven{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
-		"note of a size denied":        {decide.NoteSize{Object: object, Size: 1}, "patch", errDenied, wellknown.EventVolumeResizeFailed},
+		"note of a gift denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeFailedDelete}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"note of a size denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeResizeFailed}, "patch", errDenied, wellknown.EventVolumeResizeFailed},
+		"note without a reason denied": {decide.Annotate{Object: object}, "patch", errDenied, ""},
 		"finalizer denied":             {decide.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func planOf(change decide.Change) decide.Plan {
 func TestRejectedVolumeOfADeletedClaim(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	loop := newLoop(t, events, nil, "create", errDenied)
-	plan := planOf(decide.CreateVolume{Operation: setup(t), FileSystemID: "fs-1"})
+	plan := planOf(decide.CreateVolume{Attempt: decide.Attempt{Operation: setup(t), FileSystemID: "fs-1"}})
 	if err := loop.apply(t.Context(), decide.State{UID: uid, Targets: usable()}, plan); !apierrors.IsForbidden(err) {
 		t.Errorf("error %v", err)
 	}
@@ -101,7 +102,7 @@ func TestGrowthIsReported(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	object := newVolume(t)
 	growVolume := decide.ExpandVolume{Object: object, Claim: claim, Size: resource.MustParse("8Gi")}
-	growClaim := decide.ExpandClaim{Claim: claim, Volume: object.Name, Size: growVolume.Size}
+	growClaim := decide.ExpandClaim{Claim: claim, Object: object, Size: growVolume.Size}
 	for name, c := range map[string]struct {
 		change decide.Change
 		err    error
@@ -143,7 +144,7 @@ func TestVolumeOfASharedDirectoryIsReportedWithItsSharer(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	loop := loopOf(t, events, fake.NewClientset(claim))
 	addToCaches(t, loop, other)
-	plan := planOf(decide.CreateVolume{Job: "job", BatchSize: 1, Operation: setup(t), FileSystemID: "fs-1"})
+	plan := planOf(decide.CreateVolume{Attempt: decide.Attempt{Job: "job", BatchSize: 1, Operation: setup(t), FileSystemID: "fs-1"}})
 	if err := loop.apply(t.Context(), decide.State{UID: uid, Claim: claim, Targets: usable()}, plan); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestVolumeIsNotMadeAgain(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	stale := decide.State{UID: uid, Claim: claim, Targets: usable()}
 	for name, jobSize := range map[string]int{"small Job": 1, "large Job": objects.ManyObjects + 1} {
-		plan := planOf(decide.CreateVolume{Job: "job", BatchSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"})
+		plan := planOf(decide.CreateVolume{Attempt: decide.Attempt{Job: "job", BatchSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"}})
 		t.Run(name+", deleted between two reads", func(t *testing.T) {
 			client := fake.NewClientset(claim, newVolume(t))
 			reads := 0

@@ -163,7 +163,7 @@ func TestRefusedVolumeIsTheCondition(t *testing.T) {
 	claim.Name = "cart"
 	loop := newLoop(t, record.NewFakeRecorder(10), claim, "create", errDenied)
 	state := decide.State{UID: uid, Claim: claim, Targets: usable()}
-	plan := planOf(decide.CreateVolume{Operation: setup(t), FileSystemID: "fs-1"})
+	plan := planOf(decide.CreateVolume{Attempt: decide.Attempt{Operation: setup(t), FileSystemID: "fs-1"}})
 	if err := loop.apply(t.Context(), state, plan); !apierrors.IsForbidden(err) {
 		t.Fatal(err)
 	}

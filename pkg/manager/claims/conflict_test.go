@@ -33,9 +33,9 @@ func TestConflictIsTriedAgain(t *testing.T) {
 		verb     string
 		resource string
 	}{
-		"claim's annotation":   {decide.AnnotateClaim{Annotations: map[string]any{wellknown.AnnotationRejected: wellknown.ValueTrue}}, "patch", "persistentvolumeclaims"},
-		"claim's node":         {decide.AnnotateClaim{Annotations: map[string]any{wellknown.AnnotationSelectedNode: nil}}, "patch", "persistentvolumeclaims"},
-		"claim's size":         {decide.ExpandClaim{Claim: claim, Volume: object.Name, Size: size}, "patch", "persistentvolumeclaims"},
+		"claim's annotation":   {decide.Annotate{Object: claim, Annotations: map[string]any{wellknown.AnnotationRejected: wellknown.ValueTrue}}, "patch", "persistentvolumeclaims"},
+		"claim's node":         {decide.Annotate{Object: claim, Annotations: map[string]any{wellknown.AnnotationSelectedNode: nil}}, "patch", "persistentvolumeclaims"},
+		"claim's size":         {decide.ExpandClaim{Claim: claim, Object: object, Size: size}, "patch", "persistentvolumeclaims"},
 		"volume's size":        {decide.ExpandVolume{Object: object, Claim: claim, Size: size}, "patch", "persistentvolumes"},
 		"deletion":             {decide.DeleteVolume{Object: object}, "delete", "persistentvolumes"},
 		"end of a deletion":    {decide.DeleteVolume{Object: onItsWay}, "patch", "persistentvolumes"},

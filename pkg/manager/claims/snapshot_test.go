@@ -63,7 +63,7 @@ func TestSmallBatchOfALargeJobCausesFewReads(t *testing.T) {
 		}
 	}
 	operation := ops(large, 1)[0]
-	creation := decide.CreateVolume{Job: job.Name, Batch: 2, BatchSize: small, Operation: operation}
+	creation := decide.CreateVolume{Attempt: decide.Attempt{Job: job.Name, Batch: 2, BatchSize: small, Operation: operation}}
 	if _, ok := loop.snapshotAfter(t.Context(), creation, volumes.VolumeName(types.UID(operation.ClaimUID))); !ok {
 		t.Fatal("nothing was read")
 	}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -150,7 +151,7 @@ func (p *claimPlanner) refuse(cause, why string) {
 
 // create leaves the claim's annotations and verdict alone: the next plan sees the volume.
 func (p *claimPlanner) create(a Attempt) Plan {
-	creation := CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message}
+	creation := CreateVolume{Attempt: a}
 	port := p.Targets.Port(a.FileSystemID)
 	if point, ok := volumes.PointOf(a.Operation); ok && port != 0 {
 		creation.IAM = point.IAM
@@ -193,10 +194,8 @@ func (p *claimPlanner) provision(last Attempt) {
 	case choice.Unknown:
 		p.add(Rediscover{})
 		p.warn(status.WaitsForFileSystem, "wait", "waiting: "+choice.Wait)
-	case choice.ForSource && choice.Wait != "":
-		p.reportWait(status.WaitsForSource, choice.Wait)
 	case choice.Wait != "":
-		p.reportWait(status.WaitsForFileSystem, choice.Wait)
+		p.reportWait(cmp.Or(choice.Cause, status.WaitsForFileSystem), choice.Wait)
 	default:
 		operation.Size = p.sizeOn(choice.FileSystemID, operation)
 		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
@@ -224,8 +223,8 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 		return s.beginReading(claim, class)
 	}
 	if claim.Source != "" {
-		if wait, err := claim.From(s.Source(claim.Source), s.Provisioner); wait != "" || err != nil {
-			return operation, volumes.Choice{Wait: wait, ForSource: true}, err
+		if wait, err := claim.From(s.Named(claim.Namespace, claim.Source), s.Provisioner); wait != "" || err != nil {
+			return operation, volumes.Choice{Wait: wait, Cause: status.WaitsForSource}, err
 		}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
@@ -349,10 +348,7 @@ func (s State) fingerprint(path string) string {
 	for _, c := range s.Targets.Candidates() {
 		input.FileSystems = append(input.FileSystems, fileSystem{c.ID, c.Unusable, s.Aliases[c.ID]})
 	}
-	data, err := json.Marshal(input)
-	if err != nil {
-		return "" // cannot be: it was JSON before
-	}
+	data, _ := json.Marshal(input) // it was JSON before
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
 }
@@ -380,17 +376,6 @@ func (p *claimPlanner) annotated() Plan {
 	if p.reschedule {
 		want[wellknown.AnnotationSelectedNode] = ""
 	}
-	changes := map[string]any{}
-	for key, value := range want {
-		switch have, ok := p.Claim.Annotations[key]; {
-		case value == "" && ok:
-			changes[key] = nil
-		case value != "" && have != value:
-			changes[key] = value
-		}
-	}
-	if len(changes) > 0 {
-		p.add(AnnotateClaim{changes})
-	}
+	p.annotate(p.Claim, want)
 	return p.Plan
 }

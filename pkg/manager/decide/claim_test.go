@@ -46,7 +46,7 @@ func wantOf(t *testing.T, p Plan) want {
 			w.rediscover = true
 		case MarkUsed:
 			w.used = len(c.Jobs)
-		case AnnotateClaim:
+		case Annotate:
 			w.givenUp = c.Annotations[wellknown.AnnotationGivenUp] != nil
 		case Warn:
 			w.read(c)
@@ -101,7 +101,7 @@ func (w *want) read(c Warn) {
 // annotation returns the claim's annotation after a plan is applied to one that had another value, "" for none.
 func annotation(p Plan, key, before string) string {
 	for _, change := range p.Changes {
-		if a, ok := change.(AnnotateClaim); ok {
+		if a, ok := change.(Annotate); ok {
 			if value, changed := a.Annotations[key]; changed {
 				before, _ = value.(string)
 			}

@@ -26,7 +26,7 @@ func copies(t *testing.T) func(*fixture) {
 		if w.Claim != nil {
 			w.Claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "source"}
 		}
-		w.Source = func(name string) volumes.Source {
+		w.Named = func(_, name string) volumes.Source {
 			if name != "source" {
 				return volumes.Source{}
 			}
@@ -48,7 +48,9 @@ func abandoned() operations.Operation {
 	return o
 }
 
-func withoutSource(w *fixture) { w.Source = func(string) volumes.Source { return volumes.Source{} } }
+func withoutSource(w *fixture) {
+	w.Named = func(string, string) volumes.Source { return volumes.Source{} }
+}
 
 func TestPlanClone(t *testing.T) {
 	first := want{kind: operations.Clone, attempt: 1}

@@ -134,7 +134,7 @@ func TestAnnotationsOfAClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got map[string]any
 			for _, change := range Decide(newState(c.change...)).Changes {
-				if annotate, ok := change.(AnnotateClaim); ok {
+				if annotate, ok := change.(Annotate); ok {
 					got = annotate.Annotations
 				}
 			}
@@ -241,7 +241,7 @@ func TestClaimLearnsItsNewSize(t *testing.T) {
 	if len(plan.Changes) != 1 {
 		t.Fatalf("planned %+v", plan.Changes)
 	}
-	if c, ok := plan.Changes[0].(ExpandClaim); !ok || c.Size.String() != "2Gi" || c.Volume != grown.Name {
+	if c, ok := plan.Changes[0].(ExpandClaim); !ok || c.Size.String() != "2Gi" || c.Object.Name != grown.Name {
 		t.Errorf("planned %+v", plan.Changes[0])
 	}
 }

@@ -63,7 +63,8 @@ func TestVolumeOfAnotherClaimIsEnteredOnce(t *testing.T) {
 			plan := Decide(s)
 			got := outcome{asked: len(plan.Pending) == 1, running: !plan.RunningUntil.Equal(time.Time{})}
 			for _, change := range plan.Changes {
-				_, noted := change.(MarkGiven)
+				a, _ := change.(Annotate)
+				noted := a.Annotations[wellknown.AnnotationGivenTo] == string(object.Spec.ClaimRef.UID)
 				_, warns := change.(Warn)
 				got.noted, got.failed = got.noted || noted, got.failed || warns
 			}

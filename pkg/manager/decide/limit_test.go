@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,8 +81,9 @@ func TestServersLedgerGrowsBeforeTheVolume(t *testing.T) {
 			}
 			for _, change := range plan.Changes {
 				switch c := change.(type) {
-				case NoteSize:
-					got.notes = c.Size
+				case Annotate:
+					text, _ := c.Annotations[wellknown.AnnotationRecordedSize].(string)
+					got.notes, _ = strconv.ParseInt(text, 10, 64)
 				case ExpandVolume:
 					got.expands = true
 				case Warn:

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,13 +37,16 @@ type Plan struct {
 // Change is one step of a plan: one of the types below.
 type Change any
 
+// Object is a claim or a volume.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 type (
 	// Warn writes a Warning event, unless the latest one of its topic has the same message.
 	Warn struct {
-		Object interface {
-			runtime.Object
-			GetUID() types.UID
-		}
+		Object                 Object
 		Reason, Topic, Message string
 		// Cause says in a word why the object waits or fails; "" if that is not known.
 		Cause string
@@ -51,12 +55,11 @@ type (
 	Inform Warn
 	// Rediscover lists the file systems at once.
 	Rediscover struct{}
-	// AnnotateClaim sets annotations of the claim, and removes those that are nil.
-	AnnotateClaim struct{ Annotations map[string]any }
-	// AnnotateVolume sets or removes the annotation that says why a volume is not cleaned up or adopted.
-	AnnotateVolume struct {
-		Object  *corev1.PersistentVolume
-		Verdict Verdict
+	// Annotate sets annotations of the claim or of a volume, and removes those that are nil.
+	Annotate struct {
+		Object      Object
+		Annotations map[string]any
+		Reason      string // of the event if the apiserver refuses that; "" for none
 	}
 	// MarkUsed marks the outcomes of Jobs for a volume as used: no volume comes of them any more.
 	MarkUsed struct {
@@ -65,13 +68,7 @@ type (
 	}
 	// CreateVolume creates the volume that a mount Job has made the directory of.
 	CreateVolume struct {
-		Job          string
-		Batch        int // of the Job
-		BatchSize    int // its number of operations
-		Operation    operations.Operation
-		FileSystemID string
-		GID          int
-		Note         string // for the event about the claim; "" is none
+		Attempt
 		// AccessPointID and PointPort are those of the volume's access point, zero for one that is a directory. For
 		// a claim that is gone, the access point may have no port. IAM says that its tunnel presents an identity.
 		AccessPointID string
@@ -87,13 +84,6 @@ type (
 	}
 	// AdoptVolume makes a volume of the original system ours.
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
-	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.
-	MarkGiven struct{ Object *corev1.PersistentVolume }
-	// NoteSize notes on a volume the size that the ledger has.
-	NoteSize struct {
-		Object *corev1.PersistentVolume
-		Size   int64
-	}
 	// DeleteVolume deletes a volume whose directory has been dealt with, and removes our finalizer.
 	// Before that, MakerJobs are marked as used, or the volume would be created again.
 	DeleteVolume struct {
@@ -103,10 +93,7 @@ type (
 	// AddFinalizer has a volume's deletion wait for the cleanup of its directory.
 	AddFinalizer struct{ Object *corev1.PersistentVolume }
 	// RemoveFinalizer has it wait no longer. MakerJobs are those of DeleteVolume.
-	RemoveFinalizer struct {
-		Object    *corev1.PersistentVolume
-		MakerJobs []string
-	}
+	RemoveFinalizer DeleteVolume
 	// ExpandVolume writes a volume's new capacity.
 	ExpandVolume struct {
 		Object *corev1.PersistentVolume
@@ -114,11 +101,7 @@ type (
 		Size   resource.Quantity
 	}
 	// ExpandClaim writes to a claim's status that its volume has grown.
-	ExpandClaim struct {
-		Claim  *corev1.PersistentVolumeClaim
-		Volume string
-		Size   resource.Quantity
-	}
+	ExpandClaim ExpandVolume
 )
 
 // Pending is an operation that waits for a mount Job of its file system.
@@ -162,6 +145,22 @@ func (p Plan) CreatesVolume() bool {
 }
 
 func (p *Plan) add(changes ...Change) { p.Changes = append(p.Changes, changes...) }
+
+// annotate has an object annotated as wanted, where it is not; "" is no annotation.
+func (p *Plan) annotate(object Object, want map[string]string) {
+	changes := map[string]any{}
+	for key, value := range want {
+		switch have, ok := object.GetAnnotations()[key]; {
+		case value == "" && ok:
+			changes[key] = nil
+		case value != "" && have != value:
+			changes[key] = value
+		}
+	}
+	if len(changes) > 0 {
+		p.add(Annotate{object, changes, ""})
+	}
+}
 
 // wait adds an operation that waits for a mount Job. No event about the claim reports what other claims do with
 // its directory meanwhile, which may change the operation.
@@ -325,8 +324,7 @@ func (p *claimPlanner) judge() {
 // judge annotates the volume with the verdict, if that has changed. What was wrong stays until an attempt to mend
 // it has ended.
 func (p *volumePlanner) judge() {
-	have := p.volume.Object.Annotations[wellknown.AnnotationProblem]
-	if have != p.verdict.String() && !p.inJob && !p.deletes {
-		p.add(AnnotateVolume{p.volume.Object, p.verdict})
+	if !p.inJob && !p.deletes {
+		p.annotate(p.volume.Object, map[string]string{wellknown.AnnotationProblem: p.verdict.String()})
 	}
 }

@@ -173,8 +173,10 @@ func TestAccessPointOfReleasedVolume(t *testing.T) {
 					got = "point"
 				case DeleteVolume:
 					got += "volume"
-				case AnnotateVolume:
-					got += " " + c.Verdict.Cause
+				case Annotate:
+					text, _ := c.Annotations[wellknown.AnnotationProblem].(string)
+					cause, _, _ := strings.Cut(text, ":")
+					got += " " + cause
 				}
 			}
 			if got != tt.want {

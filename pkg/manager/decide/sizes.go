@@ -42,7 +42,8 @@ func (p *volumePlanner) limit() (entered bool) {
 	case last.running():
 		p.await(last)
 	case last.done(), isVain:
-		p.add(NoteSize{v.Object, wanted})
+		size := map[string]any{wellknown.AnnotationRecordedSize: strconv.FormatInt(wanted, 10)}
+		p.add(Annotate{v.Object, size, wellknown.EventVolumeResizeFailed})
 	case !p.Targets.Servers[v.FileSystemID]:
 		return true
 	case !p.inJob && !slices.ContainsFunc(p.Pending, func(other Pending) bool { return other.Operation.Volume == v.Name }):
@@ -89,7 +90,7 @@ func (p *volumePlanner) expand() {
 	case has.Cmp(*wanted) < 0:
 		p.add(ExpandVolume{v.Object, v.Claim, *wanted})
 	case v.Claim.Status.Capacity.Storage().Cmp(*wanted) < 0 || isMarkedResizing(v.Claim):
-		p.add(ExpandClaim{v.Claim, v.Name, *has})
+		p.add(ExpandClaim{v.Object, v.Claim, *has})
 	}
 }
 

@@ -48,9 +48,7 @@ type State struct {
 	NodeZone string
 	// Volumes are those that name the claim.
 	Volumes []Volume
-	// Source is what is known of the claim of a name, in the claim's namespace, that it is to be a copy of.
-	Source func(name string) volumes.Source
-	// Named returns the claim of a namespace and a name, and its volume.
+	// Named returns the claim of a namespace and a name, and its volume, as far as they are known.
 	Named func(namespace, name string) volumes.Source
 	// ClassNamed returns a class, nil if there is none.
 	ClassNamed func(name string) *storagev1.StorageClass

@@ -67,8 +67,8 @@ func TestVolumeSaysWhyItStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := "-"
 			for _, change := range Decide(newState(c.change...)).Changes {
-				if a, ok := change.(AnnotateVolume); ok {
-					got = a.Verdict.String()
+				if a, ok := change.(Annotate); ok {
+					got, _ = a.Annotations[wellknown.AnnotationProblem].(string)
 				}
 			}
 			if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {

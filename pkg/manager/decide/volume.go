@@ -185,7 +185,7 @@ func (p *volumePlanner) give() {
 		last = Attempt{}
 	}
 	if last.done() || last.failed() && last.Result.Reason == operations.VolumeNameTaken {
-		p.add(MarkGiven{v.Object})
+		p.add(Annotate{v.Object, map[string]any{wellknown.AnnotationGivenTo: string(v.Claim.UID)}, wellknown.EventVolumeFailedDelete})
 		return
 	}
 	p.enter(volumes.Gift(v.Volume, p.Cluster), last, "enter the volume's new claim on the file system")

@@ -67,8 +67,9 @@ func fateOf(t *testing.T, p Plan) (f fate) {
 				(c.Reason == wellknown.EventVolumeFailedDelete) != (c.Cause != "") {
 				t.Errorf("%q has cause %q", c.Message, c.Cause)
 			}
-		case AnnotateVolume:
-			f.says = c.Verdict
+		case Annotate:
+			text, _ := c.Annotations[wellknown.AnnotationProblem].(string)
+			f.says.Cause, f.says.Message, _ = strings.Cut(text, ": ")
 		case Inform:
 			f.informed = c.Reason == wellknown.EventVolumeDeleteSkipped
 		default:

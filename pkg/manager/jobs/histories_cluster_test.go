@@ -281,7 +281,7 @@ func (c *cluster) settle() {
 }
 
 func (c *cluster) create(uid types.UID, change decide.CreateVolume) {
-	v, err := volumes.FromOperation(change.Operation, 20490, change.GID, wellknown.DefaultProvisioner)
+	v, err := volumes.FromOperation(change.Operation, 20490, change.Result.GID, wellknown.DefaultProvisioner)
 	c.check(err)
 	v.UID, v.CreationTimestamp = types.UID(v.Name), metav1.NewTime(c.now)
 	c.say("cluster %d: volume %s is made", c.number, v.Name)

@@ -92,7 +92,6 @@ func (g *Gatherer) State(uid types.UID) decide.State {
 	if s.Claim != nil {
 		s.Class = g.Caches.Class(volumes.ClassName(s.Claim))
 		s.Named, s.ClassNamed = g.source, g.Caches.Class
-		s.Source = func(name string) volumes.Source { return g.source(s.Claim.Namespace, name) }
 		s.NodeZone = g.zoneOf(volumes.SelectedNode(s.Claim))
 	}
 	for _, object := range g.Caches.VolumesOfClaim(uid) {

@@ -51,7 +51,7 @@ func TestHostileReports(t *testing.T) {
 			_, plan := g.Decide(uid)
 			for _, change := range plan.Changes {
 				switch change := change.(type) {
-				case decide.Warn, decide.AnnotateClaim, decide.AnnotateVolume:
+				case decide.Warn, decide.Annotate:
 				case decide.CreateVolume:
 					if created++; uid != "wanted" || !reflect.DeepEqual(change.Operation, setup) || report.Results[0].State != operations.Done {
 						t.Fatalf("%d: %s has volume %+v created", n, message, change)
