@@ -15,7 +15,6 @@ import (
 // certificatesCommand is the argument by which the program makes and renews certificates, and ends.
 const certificatesCommand = "certificates"
 
-// certificateOptions are checked settings of the command certificates.
 type certificateOptions struct {
 	client.Options
 	servers []string
@@ -31,7 +30,6 @@ func (o *certificateOptions) settings() *settings.Set {
 	return set
 }
 
-// renewCertificates makes and renews the certificates of NFS servers, once.
 func renewCertificates(ctx context.Context, args []string, e client.Environment, stdout, stderr io.Writer) int {
 	o := certificateOptions{Options: client.Options{Namespace: e.Namespace()}}
 	set := o.settings()

@@ -23,7 +23,6 @@ const longestSync = "workqueue_longest_running_processor_seconds"
 // maxSync is far longer than any sync takes; one that takes longer is stuck for good.
 const maxSync = 10 * time.Minute
 
-// http returns what is served from the start on.
 func (m *manager) http() httpserver.Options {
 	return httpserver.Options{
 		Address: m.options.HTTPAddress,
@@ -49,7 +48,6 @@ func (m *manager) checkElection() error {
 	return m.election.Check()
 }
 
-// checkStart fails while this replica waits before it starts or leads, and when it was asked to end.
 func (m *manager) checkStart() error {
 	if m.ending.Load() {
 		return errors.New("the manager is ending")
@@ -60,9 +58,8 @@ func (m *manager) checkStart() error {
 	return nil
 }
 
-// neededToLead reports whether a replica cannot lead without a permission: one for the Lease, or for a
-// cache. Other missing ones are in the log and the metrics only; claims, for one, work without
-// SharedVolumes.
+// neededToLead reports whether a replica cannot lead without a permission: one for the Lease, or for a cache. Other
+// missing ones are in the log and the metrics only; claims, for one, work without SharedVolumes.
 func neededToLead(p forbidden.Permission) bool {
 	return p.Group == coordinationv1.GroupName ||
 		(p.Verb == "list" || p.Verb == "watch") && p.Group != v1alpha1.GroupName

@@ -23,8 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
-// runner is the loops that the leader runs. Run returns after the context has ended and the running syncs
-// have finished.
+// runner is the loops that the leader runs. Run returns after the running syncs have finished.
 type runner interface {
 	Run(ctx context.Context) error
 }
@@ -40,7 +39,6 @@ type cacheSet interface {
 	Behind() error
 }
 
-// workload is the loops and their caches.
 type workload struct {
 	caches cacheSet
 	loops  runner
@@ -63,7 +61,6 @@ type manager struct {
 	waits      atomic.Pointer[wait]     // what it waits for before it starts or leads; nil for nothing
 }
 
-// manage runs a replica until the context ends.
 func manage(ctx context.Context, o options, log *slog.Logger) error {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -98,11 +95,9 @@ func newManager(o options, p *client.Program, c clients, apiClock *clock.Clock) 
 	return m, err
 }
 
-// identity returns the pod's name, for users, and a part that is different after a restart of the
-// container.
+// identity returns the pod's name, for users, and a part that is different after a restart.
 func identity() string { return hostName() + "_" + string(uuid.NewUUID()) }
 
-// hostName is the pod's name in a cluster.
 func hostName() string {
 	host, _ := os.Hostname() // "" on error
 	return cmp.Or(host, "unknown")
@@ -269,7 +264,6 @@ func (m *manager) logWait(ctx context.Context, w *wait) {
 	}
 }
 
-// waited returns how long this replica has been waiting; 0 when it does not wait.
 func (m *manager) waited() time.Duration {
 	if w := m.waits.Load(); w != nil {
 		return w.duration()

@@ -24,7 +24,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
-// options are checked settings.
 type options struct {
 	client.Options
 	loops loops.Settings // their VPCID is "" to find out
@@ -43,7 +42,6 @@ type options struct {
 	lease       election.Options // without clients
 }
 
-// defaultOptions returns the defaults of design and manifests.
 func defaultOptions(e client.Environment) options {
 	return options{
 		Options: client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
@@ -70,7 +68,6 @@ func defaultOptions(e client.Environment) options {
 	}
 }
 
-// settings binds every row of the table of settings to its option.
 func (o *options) settings() *settings.Set {
 	set := settings.New("manager")
 	o.bindDiscovery(set.Group("File systems and their ports"))
@@ -165,8 +162,7 @@ func (o *options) bindElection(g *settings.Group) {
 		"`name` of the Lease")
 }
 
-// parseOptions reads arguments and environment. Every error is one line for the user who set them;
-// help is settings.ErrHelp.
+// parseOptions reads arguments and environment. Every error is one line for users; help is settings.ErrHelp.
 func parseOptions(args []string, e client.Environment) (options, *settings.Set, error) {
 	o := defaultOptions(e)
 	set := o.settings()
@@ -183,7 +179,6 @@ func parseOptions(args []string, e client.Environment) (options, *settings.Set, 
 	return o, set, o.check(set)
 }
 
-// check is about what no setting can say alone.
 func (o *options) check(set *settings.Set) error {
 	if o.loops.Jobs.Image == "" {
 		return fmt.Errorf("%s is missing: want the image that holds mountjob", set.Names("worker-image"))
@@ -219,8 +214,7 @@ func checkPathNamespace(name string) error {
 	return nil
 }
 
-// checkProvisioner requires what the apiserver requires of a StorageClass's provisioner, and that the name
-// is not Kubernetes' own.
+// checkProvisioner requires what the apiserver requires of a class's provisioner, and no name of Kubernetes' own.
 func checkProvisioner(name string) error {
 	domain, _, qualified := strings.Cut(name, "/")
 	if !qualified || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {

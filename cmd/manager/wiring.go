@@ -31,14 +31,12 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 )
 
-// Limits of requests to the EFS API: a listing of a thousand file systems takes some seconds, and stays
-// below the rate limits.
+// Limits of requests to the EFS API: a thousand file systems are listed in some seconds, below the rate limits.
 const (
 	efsCallTimeout = 30 * time.Second
 	efsParallel    = 4
 )
 
-// wire reads what the loops need from the start, and makes them.
 func (m *manager) wire(ctx context.Context) (workload, error) {
 	var cluster string
 	if err := m.retry(ctx, "asking which cluster this is", nil, func(ctx context.Context) (err error) {
@@ -134,15 +132,13 @@ func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
 	return region, err
 }
 
-// Limits of the clients for events, Lease and workers' tokens, which must not wait for requests of the loops,
-// nor delay them.
+// Limits of the clients for events, Lease and workers' tokens, which neither wait for the loops nor delay them.
 const (
 	eventQPS, eventBurst   = 50, 100 // of warnings, and as many of other events
 	leaseQPS, leaseBurst   = 10, 20
 	reviewQPS, reviewBurst = 10, 50
 )
 
-// clients are the clients for the apiserver.
 type clients struct {
 	work     kubernetes.Interface // of caches and loops
 	jobs     kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
@@ -183,15 +179,13 @@ func newClients(config *rest.Config, o options, base *client.Program, apiClock *
 	return c, nil
 }
 
-// efsClient has the calls of EFS that the loops make.
 type efsClient interface {
 	table.API
 	accesspoints.API
 }
 
-// lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the
-// VPC before each listing, and once it is known leaves out mount targets of other VPCs, as the loops do
-// that know the VPC from the start.
+// lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the VPC before each
+// listing, and once it is known leaves out mount targets of other VPCs, as loops do that know it from the start.
 type lateVPC struct {
 	efsClient
 	finder *topology.Finder

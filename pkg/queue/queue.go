@@ -47,8 +47,7 @@ func New[K comparable](o Options, sync SyncFunc[K]) *Queue[K] {
 	return &Queue[K]{options: o, sync: sync, keys: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config)}
 }
 
-// Running reports whether the queue accepts keys. Event handlers need not compute the keys of a queue
-// that does not run.
+// Running reports whether the queue accepts keys. While it does not, event handlers need not compute them.
 func (q *Queue[K]) Running() bool { return q.running.Load() }
 
 // Add enqueues a key. A key that waits already is synced once; a key that is being synced is synced

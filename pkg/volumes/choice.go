@@ -32,11 +32,9 @@ type Choice struct {
 	Zone         string // that the volume's pods must be in, or ""
 	Wait         string // what is missing, in a sentence
 	Cause        string // of the wait, where another claim is missing: one of package status
-	// Unknown says that the wait may be for a file system that discovery has not listed yet, so
-	// the EFS API should be polled at once.
+	// Unknown says that the wait may be for a file system that was not listed yet, so the EFS API should be polled.
 	Unknown bool
-	// GiveNodeBack says why no pod on the selected node can have this volume, so that the
-	// scheduler selects another one.
+	// GiveNodeBack says why no pod on the selected node can have this volume, so that another one is selected.
 	GiveNodeBack string
 }
 
@@ -74,7 +72,6 @@ func Choose(claim Claim, class Class, zone string, candidates []Candidate, exclu
 	return chooseNear(claim, class, zone, near), nil
 }
 
-// chooseNear chooses from the candidates in the zones of the class.
 func chooseNear(claim Claim, class Class, zone string, candidates []Candidate) Choice {
 	if zone != "" && claim.Node != "" {
 		nearer := keep(candidates, func(c Candidate) bool { return c.servesOneOf([]string{zone}) })
@@ -202,10 +199,9 @@ func showTags(tags map[string]string) string {
 	return quoted(strings.Join(shown, ","))
 }
 
-// highestScore chooses by rendezvous hashing (highest random weight): the score of a path and a file system
-// depends on nothing else. So the choice depends neither on the order of the candidates nor on the process, a new
-// file system gets only the paths for which it has the highest score, and the paths of the others stay where they
-// are when one is removed.
+// highestScore chooses by rendezvous hashing (highest random weight): the score of a path and a file system depends on
+// nothing else. So the order of the candidates does not matter, a new file system gets only the paths for which it
+// has the highest score, and the paths of the others stay where they are when one is removed.
 func highestScore(path string, candidates []Candidate) Candidate {
 	return slices.MaxFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(score(path, a.ID), score(path, b.ID)), cmp.Compare(a.ID, b.ID))

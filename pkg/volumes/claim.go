@@ -72,7 +72,6 @@ func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error
 	return claim, nil
 }
 
-// checkSpec refuses what a directory on NFS cannot be.
 func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 	var findings []string
 	if len(spec.AccessModes) == 0 {
@@ -157,7 +156,6 @@ func (c *Claim) setLabels(object *corev1.PersistentVolumeClaim, class Class) []s
 	return findings
 }
 
-// setLabel sets the field of one label, and returns what is wrong with it, or "".
 func (c *Claim) setLabel(key, value string, class Class) string {
 	switch key {
 	case wellknown.LabelVolumeName:
@@ -215,7 +213,6 @@ func isBelowDomain(key, domain string) bool {
 	return ok && (prefix == domain || strings.HasSuffix(prefix, "."+domain))
 }
 
-// shownKey quotes an invalid key.
 func shownKey(key string) string {
 	if len(validation.IsQualifiedName(key)) > 0 {
 		return quoted(key)
@@ -261,8 +258,7 @@ func (r reference) isClaim(namespace string) bool {
 	return r.group == "" && r.kind == "PersistentVolumeClaim" && (r.namespace == "" || r.namespace == namespace)
 }
 
-// setSource reads what the claim is to be a copy of. An empty volume in place of a copy would look like lost
-// data.
+// setSource reads what the claim is to be a copy of: an empty volume instead would look like lost data.
 func (c *Claim) setSource(object *corev1.PersistentVolumeClaim) []string {
 	r := dataSourceOf(object.Spec)
 	switch {
@@ -310,7 +306,6 @@ func (c *Claim) From(source Source, provisioner string) (wait string, err error)
 	return "", nil
 }
 
-// uncopyable returns why a bound claim cannot be copied, or "".
 func (c *Claim) uncopyable(source Source, volume Volume) string {
 	ref := source.Volume.Spec.ClaimRef
 	size := source.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -332,10 +327,9 @@ func (c *Claim) uncopyable(source Source, volume Volume) string {
 	return ""
 }
 
-// IsRequested reports whether a claim asks this provisioner for a volume now: it is neither bound, nor about to
-// be, nor being deleted, and has a class of the provisioner and, if that waits for its first consumer, a node.
-// Other claims are neither refused nor provisioned. The class is the one that ClassName names, nil while there is
-// none.
+// IsRequested reports whether a claim asks this provisioner for a volume now: it is neither bound, nor about to be, nor
+// being deleted, and has a class of the provisioner and, if that waits for its first consumer, a node. Other claims are
+// neither refused nor provisioned. The class is the one that ClassName names, nil while there is none.
 func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, provisioner string) bool {
 	switch {
 	case claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" || claim.Status.Phase != corev1.ClaimPending:
@@ -348,8 +342,7 @@ func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 	return !waitsForNode(class) || SelectedNode(claim) != ""
 }
 
-// ClassName returns the name of a claim's class: the old annotation wins, even when it is empty, as
-// it does for the cluster's binder.
+// ClassName returns the name of a claim's class: the old annotation wins, even when empty, as for the cluster's binder.
 func ClassName(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[wellknown.AnnotationStorageClass]; ok {
 		return name
@@ -378,8 +371,7 @@ func waitsForNode(class *storagev1.StorageClass) bool {
 	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// snapshotGroup and the core group have the data sources that provisioners copy. Those of other groups
-// are for volume populators.
+// snapshotGroup and the core group have the data sources that provisioners copy, others those of volume populators.
 const snapshotGroup = "snapshot.storage.k8s.io"
 
 // labelVeleroRestore is in the selector of a claim that Velero's data mover restores. Velero fills a volume of

@@ -119,7 +119,6 @@ func termZones(term corev1.TopologySelectorTerm) (zones, findings []string) {
 	return zones, findings
 }
 
-// inZones shows a set of zones in a message.
 func inZones(zones []string) string {
 	if len(zones) == 1 {
 		return "zone " + quoted(zones[0])
@@ -127,7 +126,6 @@ func inZones(zones []string) string {
 	return "zones " + quoted(strings.Join(zones, ", "))
 }
 
-// parameter is one key of StorageClass.parameters.
 type parameter struct {
 	name string
 	set  func(c *Class, value string) error // the error says what is allowed
@@ -185,7 +183,6 @@ func parameterNamesOf(parameters []parameter) []string {
 	return names
 }
 
-// setParameters sets the class's fields, and returns what is wrong with the parameters.
 func (c *Class) setParameters(given map[string]string) []string {
 	if _, ofDriver := given[parameterMode]; ofDriver {
 		return c.setDriverParameters(given)
@@ -260,8 +257,7 @@ func (c *Class) contradictions(given map[string]string) []string {
 	return append(findings, c.rangeContradictions(given)...)
 }
 
-// rangeContradictions compares the ends of the range of gids, 0 being the default, with the defaults
-// and with each other.
+// rangeContradictions compares the ends of the range of gids, 0 being the default, with the limits and each other.
 func (c *Class) rangeContradictions(given map[string]string) []string {
 	var findings []string
 	for _, end := range []struct {

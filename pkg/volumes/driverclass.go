@@ -171,7 +171,6 @@ func (p *AccessPoints) user(gid int) (uid, group int) {
 	return uid, group
 }
 
-// checkPoint refuses what no access point can be made of.
 func (c Class) checkPoint(claim Claim) []string {
 	if c.AccessPoints == nil {
 		return nil
@@ -240,7 +239,6 @@ func PointOf(o operations.Operation) (p Point, ok bool) {
 	return p, true
 }
 
-// maxTagBytes is the longest value of a tag.
 const maxTagBytes = 256
 
 // OnPoint makes the volume of a directory one of an access point on it. With port 0, the manager adds the option when the

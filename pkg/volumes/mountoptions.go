@@ -26,7 +26,6 @@ func mergeMountOptions(defaults string, class []string) (merged, findings []stri
 	return merged, findings
 }
 
-// setMountOption replaces the option with the same key, or adds it.
 func setMountOption(options []string, option string) []string {
 	option = kernelSpelling(option)
 	same := func(other string) bool { return mountOptionKey(other) == mountOptionKey(option) }
@@ -73,7 +72,6 @@ func mountOptionKey(option string) string {
 	return key
 }
 
-// refusedMountOption returns why a class cannot have an option, or "".
 func refusedMountOption(option string) string {
 	if strings.ContainsFunc(option, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "only printable ASCII without spaces is allowed"
@@ -218,8 +216,7 @@ func SetPort(volume *corev1.PersistentVolume, port int) (changed bool) {
 	return changed
 }
 
-// withPort returns mount options with this port and no other. Options that have only this port are
-// returned unchanged. 0 is no port.
+// withPort returns mount options with this port and no other, unchanged if they are so already. 0 is no port.
 func withPort(options []string, port int) []string {
 	want := fmt.Sprintf("port=%d", port)
 	all := strings.Split(strings.Join(options, ","), ",")

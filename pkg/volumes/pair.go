@@ -25,8 +25,7 @@ type Pair struct {
 // Action is the kind of one write of the volume or the claim.
 type Action string
 
-// The actions. Before the root claim is deleted, finished mount Jobs must be, because their pods
-// protect it.
+// The actions. Finished mount Jobs must be deleted before the root claim, because their pods protect it.
 const (
 	CreateVolume    Action = "create volume"
 	UpdateVolume    Action = "update volume"
@@ -173,7 +172,6 @@ func (p Pair) claimRef() *corev1.ObjectReference {
 	return &ref
 }
 
-// updateReason returns the difference that an update of the volume corrects.
 func (p Pair) updateReason(next *corev1.PersistentVolume) string {
 	switch is, ref := p.Volume.Spec, next.Spec.ClaimRef; {
 	case is.ClaimRef == nil:
@@ -204,8 +202,7 @@ func (p Pair) claimChanges() []Change {
 	return nil
 }
 
-// updateClaim also changes a Lost claim whose volume exists again, because the binder binds it only
-// when the claim changes.
+// updateClaim also changes a Lost claim whose volume exists again: only then does the binder bind it.
 func (p Pair) updateClaim() []Change {
 	claim, why := p.Claim.DeepCopy(), "it was edited"
 	claim.Annotations = labels.Merge(claim.Annotations, p.WantClaim.Annotations)

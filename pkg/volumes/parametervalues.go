@@ -129,13 +129,11 @@ func setKeepDeleted(c *Class, value string) error {
 	return nil
 }
 
-// isKeep reports whether a value is a valid keep_deleted.
 func isKeep(value string) bool {
 	_, _, err := operations.ParseKeep(value)
 	return value != "" && err == nil
 }
 
-// leaveOut begins the advice about a parameter that has no counterpart.
 const leaveOut = "leave it out: "
 
 // foreignParameter returns what to write in place of a parameter of another provisioner: the EFS CSI driver,

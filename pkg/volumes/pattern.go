@@ -112,7 +112,6 @@ func parseVariable(name string) (part, error) {
 	return part{}, fmt.Errorf("there is no variable ${%s}", plain(name))
 }
 
-// checkLiterals refuses a pattern that is wrong for every claim.
 func (p Pattern) checkLiterals() error {
 	var sample strings.Builder
 	for _, part := range p.parts {

@@ -154,9 +154,8 @@ func carryRecords(from map[string]string, to *metav1.ObjectMeta) {
 	}
 }
 
-// OtherInstallation returns the namespace for whose root claim a root volume is reserved, if that is not
-// the manager's; "" for every other volume. A root volume that is reserved for a claim of another name
-// was edited.
+// OtherInstallation returns the namespace for whose root claim a root volume is reserved, if that is not the manager's;
+// "" for every other volume. A root volume that is reserved for a claim of another name was edited.
 func OtherInstallation(volume *corev1.PersistentVolume, namespace string) string {
 	if volume == nil || volume.Spec.ClaimRef == nil {
 		return ""

@@ -143,8 +143,7 @@ func decodeRecord(operation operations.Operation) (record, error) {
 	return r, nil
 }
 
-// mountOptions may have been written by an earlier version, in other spellings, or with an option that is
-// refused now.
+// mountOptions may have been written by an earlier version, in other spellings, or with one that is refused now.
 func (r record) mountOptions() []string {
 	if r.MountOptions == "" {
 		return strings.Split(wellknown.DefaultMountOptions, ",")
@@ -172,13 +171,11 @@ func shortAccessModes() map[corev1.PersistentVolumeAccessMode]string {
 	}
 }
 
-// maxOperationBytes keeps one claim from filling the annotation that many share. Only a claim with
-// hundreds of labels exceeds it.
+// maxOperationBytes keeps one claim, such as one with hundreds of labels, from filling the annotation that many share.
 const maxOperationBytes = 16 << 10
 
-// Begin returns the operation that makes the directory of a claim, copies it, or restores it from the trash. Its
-// record has what FromOperation needs to build the volume. The error is a Refusal. The cluster is
-// the uid of the namespace kube-system.
+// Begin returns the operation that makes the directory of a claim, copies it, or restores it from the trash. Its record
+// has what FromOperation needs. The error is a Refusal. The cluster is the uid of the namespace kube-system.
 func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
 	operation := operations.Operation{
 		Kind: operations.Setup,

@@ -33,7 +33,6 @@ func refuse(findings ...string) Refusal {
 // quoted shows a value of unknown content: no control characters, no great length.
 func quoted(value string) string { return strconv.Quote(operations.Shorten(value, maxQuotedBytes)) }
 
-// plain returns a value like quoted, without the quotes.
 func plain(value string) string {
 	text := quoted(value)
 	return text[1 : len(text)-1]

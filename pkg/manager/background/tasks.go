@@ -24,8 +24,7 @@ type Sweep struct {
 const (
 	// DefaultSweepDelay lets a burst of deletions end before the trash is emptied.
 	DefaultSweepDelay = 10 * time.Second
-	// FirstSweepDelay is long enough for most first sweeps to be those of the first deletion, and
-	// shorter than Jobs live.
+	// FirstSweepDelay lets most first sweeps be those of the first deletion, and is shorter than Jobs live.
 	FirstSweepDelay = 10 * time.Minute
 	// NoSweep stands in place of a time where the trash has nothing to remove.
 	NoSweep = "never"
@@ -124,8 +123,7 @@ func (s Sweep) afterwards() time.Time {
 	return s.Now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, failures))
 }
 
-// roundUp rounds up to what can be written down. A moment too early, sweep after sweep would find
-// that the time has not come.
+// roundUp rounds up to what can be written down: a moment too early, a sweep would find that the time has not come.
 func roundUp(at time.Time) time.Time { return at.Add(time.Second - 1).Truncate(time.Second) }
 
 // Survey counts what the volumes of a file system use. It takes several Jobs if one does not come to the end.
@@ -177,8 +175,7 @@ func (s Survey) due() (next mountjobs.SurveyRecord, at time.Time) {
 	return next, time.Time{}
 }
 
-// requested returns when a survey was last requested; zero is never. A time far in the future would have one
-// survey follow the other.
+// requested returns when a survey was last requested; zero is never. A time far ahead would cause survey after survey.
 func (s Survey) requested() time.Time {
 	at, err := time.Parse(time.RFC3339, s.Root.Annotations[wellknown.AnnotationSurveyRequested])
 	if err != nil || at.After(s.Now.Add(requestSkew)) {

@@ -87,9 +87,8 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 // errBroken is the error for a volume that cannot be built from the record of a Job.
 var errBroken = errors.New("the operation's record cannot be used")
 
-// reported writes an event for an error that no retry can mend: the apiserver refuses a request, because of
-// a missing right or a policy, or the request cannot be made. Races and outages pass by themselves. Without a reason,
-// there is no event.
+// reported writes an event, if it has a reason, for an error that no retry can mend: the apiserver refuses a request,
+// by a missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
 func (c *Controller) reported(object events.Object, reason string, err error) error {
 	if reason == "" {
 		return err
@@ -111,7 +110,6 @@ func (c *Controller) reported(object events.Object, reason string, err error) er
 // errBehind is the error for caches that have not observed yet what the apiserver has.
 var errBehind = errors.New("the cache is behind the apiserver")
 
-// create makes the volume of a directory that a mount Job has made.
 func (c *Controller) create(ctx context.Context, s decide.State, creation decide.CreateVolume) error {
 	operation := creation.Operation
 	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.Result.GID, s.Provisioner)
@@ -146,9 +144,8 @@ func (c *Controller) create(ctx context.Context, s decide.State, creation decide
 	return nil
 }
 
-// confirm makes sure that the caches have claim and volume as they are. The volume is read first: a
-// claim that exists afterwards has not released it before, so a volume that does not exist was not
-// created and deleted meanwhile.
+// confirm makes sure that the caches have claim and volume as they are. The volume is read first: a claim that exists
+// afterwards has not released it before, so a volume that does not exist was not created and deleted meanwhile.
 func (c *Controller) confirm(ctx context.Context, s decide.State, creation decide.CreateVolume, volume *corev1.PersistentVolume) error {
 	ref := volume.Spec.ClaimRef
 	if now, ok := c.snapshotAfter(ctx, creation, volume.Name); ok && now.agrees(s, volume) {
@@ -185,8 +182,7 @@ func (c *Controller) markUsed(ctx context.Context, volume string, jobs []string)
 	return nil
 }
 
-// delete deletes the object first, and removes our finalizer last: a writer that comes between finds
-// a volume that is being deleted.
+// delete removes our finalizer last: a writer that comes between finds a volume that is being deleted.
 func (c *Controller) delete(ctx context.Context, s decide.State, change decide.DeleteVolume) error {
 	object := change.Object
 	if _, deleted := c.deleted.Get(object.UID); deleted {
@@ -224,8 +220,7 @@ func releasedAt(object *corev1.PersistentVolume) time.Time {
 	return object.CreationTimestamp.Time
 }
 
-// removeFinalizer lets the volume be deleted without us. First, no Job may be left from whose outcome
-// it would be created again.
+// removeFinalizer lets the volume be deleted without us, once no Job is left from which it would be created again.
 func (c *Controller) removeFinalizer(ctx context.Context, object *corev1.PersistentVolume, makerJobs []string) error {
 	if err := c.markUsed(ctx, object.Name, makerJobs); err != nil {
 		return err
@@ -258,8 +253,7 @@ func (c *Controller) expandClaim(ctx context.Context, change decide.ExpandClaim)
 	return nil
 }
 
-// marksDelay collects marks of one Job: each write of a Job sends all of its operations to everybody who watches
-// it.
+// marksDelay collects marks of one Job: each write of it sends all of its operations to everybody who watches Jobs.
 const marksDelay = 100 * time.Millisecond
 
 // marks collects annotations of Jobs, to write those of one Job at once.

@@ -49,8 +49,7 @@ func newConditions() conditions {
 	}
 }
 
-// block replaces what keeps operations of a file system from a Job, by volume, and returns the volumes for which
-// that has changed.
+// block replaces what keeps operations of a file system from a Job, by volume, and returns the changed volumes.
 func (c *conditions) block(fileSystemID string, now map[string]decide.Verdict) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +122,6 @@ func (c *conditions) next(s decide.State, plan decide.Plan, now time.Time) (verd
 	return shown, due.Sub(now)
 }
 
-// waitsForNode reports whether a claim was requested and has no node now.
 func waitsForNode(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Spec.VolumeName == "" && volumes.AskedProvisioner(claim) != "" && volumes.SelectedNode(claim) == ""
 }
@@ -170,7 +168,6 @@ func (c *Controller) writeCondition(ctx context.Context, s decide.State, verdict
 	return objects.Patch(ctx, c.client, s.Claim, map[string]any{"status": map[string]any{"conditions": []any{condition}}}, "status")
 }
 
-// since returns when the claim's condition began.
 func since(s decide.State) metav1.Time {
 	for _, c := range s.Claim.Status.Conditions {
 		if c.Type == wellknown.ConditionProvisioned && !c.LastTransitionTime.IsZero() {

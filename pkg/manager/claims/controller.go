@@ -66,8 +66,7 @@ type Controller struct {
 	// goes, and claims that can be served do not wait behind them.
 	verdicts *queue.Queue[types.UID]
 	deleted  *expiring.Expiring // volumes that were deleted a moment ago, so that nothing is written twice
-	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
-	// newer than a snapshot.
+	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be newer.
 	snapshots *expiring.Expiring
 	created   *expiring.Expiring
 	marks     marks // of Jobs that were used
@@ -137,8 +136,7 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// objectChanged enqueues the claims that an object is about, as it was and as it is. A standby
-// enqueues nothing: Run does.
+// objectChanged enqueues the claims that an object was and is about. A standby enqueues nothing: Run does.
 func (c *Controller) objectChanged(before, after any) {
 	if !c.decisions.Running() {
 		return
@@ -267,9 +265,7 @@ func (c *Controller) PointChanged(volume string) {
 	}
 }
 
-// sync plans for one claim, of which more may be known since the decision, and applies the plan. The
-// gatherer reads the claim's state from the caches, has decide.Decide plan, and indexes the operations
-// that wait for a mount Job.
+// sync plans for one claim, of which more may be known since the decision, and applies the plan.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
 	err = c.apply(ctx, state, plan)
@@ -292,7 +288,6 @@ func (c *Controller) followVerdict(s decide.State, plan decide.Plan) (again time
 	return again
 }
 
-// syncCondition writes the condition of one claim.
 func (c *Controller) syncCondition(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
 	verdict, again := c.conditions.next(state, plan, time.Now())

@@ -25,9 +25,8 @@ type snapshot struct {
 // snapshotLife bounds how long ago "live" may be, for the volumes of one mount Job.
 const snapshotLife = 30 * time.Second
 
-// snapshotAfter reads the objects of a mount Job with many operations at once: to read them one by one can be
-// most of a burst's requests. ok is false for small Jobs, when nothing could be read, and for a volume
-// that was created since.
+// snapshotAfter reads the objects of a mount Job with many operations at once: one by one they can be most of a burst's
+// requests. ok is false for small Jobs, when nothing could be read, and for a volume that was created since.
 func (c *Controller) snapshotAfter(ctx context.Context, creation decide.CreateVolume, volume string) (now snapshot, ok bool) {
 	if creation.BatchSize <= objects.ManyObjects {
 		return snapshot{}, false

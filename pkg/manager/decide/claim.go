@@ -17,15 +17,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// claimPlanner plans for the claim's own volume.
 type claimPlanner struct {
 	State
 	Plan
 	// refusal is why the claim cannot be accepted as it is, or "". givenUp is the fingerprint of the
 	// input that too many setups failed with: while it stays the same, none is tried.
 	refusal, givenUp string
-	// keepGivenUp leaves an earlier fingerprint until the first attempt with other input, which is
-	// counted from one.
+	// keepGivenUp leaves an earlier fingerprint until the first attempt with other input, which counts from one.
 	keepGivenUp bool
 	// reschedule has the scheduler choose another node.
 	reschedule bool
@@ -87,8 +85,7 @@ func (p *claimPlanner) next(last Attempt) Plan {
 	case last.Unused && last.done():
 		return p.create(last)
 	}
-	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for
-	// the first time.
+	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for the first time.
 	p.keepGivenUp = p.hasGivenUp(last)
 	switch {
 	case last.Unused && last.lost():
@@ -173,7 +170,6 @@ func (p *claimPlanner) create(a Attempt) Plan {
 	return p.annotated()
 }
 
-// isWanted reports whether the claim exists and requests a volume from this provisioner.
 func (s State) isWanted() bool {
 	return s.Claim != nil && volumes.IsRequested(s.Claim, s.Class, s.Provisioner)
 }
@@ -260,9 +256,8 @@ func (s State) candidates(path string) []volumes.Candidate {
 	return candidates
 }
 
-// schedule plans when the operation may run, or gives the claim up. A claim that is given up while the result of
-// its last setup is unknown keeps that Job unused: the setup continues once anything changes or the claim is
-// deleted.
+// schedule plans when the operation may run, or gives the claim up. While the result of the last setup of such a claim
+// is unknown, its Job stays unused: the setup continues once anything changes or the claim is deleted.
 func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 	if !last.isUnsuccessful() {
 		p.wait(pending)
@@ -302,8 +297,7 @@ func failedText(last Attempt, due time.Time) string {
 	return text
 }
 
-// giveUp tries nothing until the input of the decision is another one, and then as if for the first
-// time.
+// giveUp tries nothing until the input of the decision is another one, and then as if for the first time.
 func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
 	now := p.fingerprint(pending.Operation.Path)
 	before, marked := p.Claim.Annotations[wellknown.AnnotationGivenUp]
@@ -324,8 +318,7 @@ func (s State) hasGivenUp(last Attempt) bool {
 	return s.Threshold > 0 && last.Job != "" && volumes.AttemptOf(last.Operation) >= s.Threshold
 }
 
-// fingerprint returns a hash of all input that an edit could change. The path stands for the claim's
-// annotations.
+// fingerprint returns a hash of all input that an edit could change. The path stands for the claim's annotations.
 func (s State) fingerprint(path string) string {
 	type fileSystem struct {
 		ID, Unusable string

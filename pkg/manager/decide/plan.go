@@ -24,13 +24,11 @@ type Plan struct {
 	Changes []Change
 	// Pending are the operations that wait for a mount Job.
 	Pending []Pending
-	// RunningUntil is when the first of the running mount Jobs that have an operation of the claim
-	// must have ended; zero if none runs.
+	// RunningUntil is when the first running mount Job with an operation of the claim must have ended; zero for none.
 	RunningUntil time.Time
 	// Verdict says why the claim has no volume; zero if it has one, or wants none.
 	Verdict Verdict
-	// Unsettled says that the decision may change without an event about the claim, its volumes or
-	// the file systems.
+	// Unsettled says that the decision may change without an event about the claim, its volumes or file systems.
 	Unsettled bool
 }
 
@@ -227,8 +225,7 @@ func (a Attempt) after(wait time.Duration) time.Time {
 	return due
 }
 
-// newest returns the newest attempt of one of some kinds that began at or after a time, the zero Attempt if
-// there is none.
+// newest returns the newest attempt that is wanted and began at or after a time, the zero Attempt if there is none.
 func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) Attempt {
 	for _, a := range s.Attempts(volume) {
 		if a.Began.Before(since) {
@@ -252,8 +249,7 @@ func (s State) jobsOf(volume string, match func(Attempt) bool) []string {
 	return jobs
 }
 
-// Verdict names the cause for which a claim has no volume, or a volume is not cleaned up. The zero Verdict stands for
-// none.
+// Verdict names the cause for which a claim has no volume, or a volume is not cleaned up; the zero Verdict none.
 type Verdict struct {
 	Cause   string // one of package status
 	Message string
@@ -280,7 +276,6 @@ func VerdictOn(claim *corev1.PersistentVolumeClaim) Verdict {
 	return Verdict{}
 }
 
-// inJob returns the verdict while a Job carries out the claim's operation.
 func inJob(a Attempt) Verdict {
 	switch {
 	case a.Operation.Copies():
@@ -321,8 +316,7 @@ func (p *claimPlanner) judge() {
 	}
 }
 
-// judge annotates the volume with the verdict, if that has changed. What was wrong stays until an attempt to mend
-// it has ended.
+// judge annotates the volume with the verdict. What was wrong stays until an attempt to mend it has ended.
 func (p *volumePlanner) judge() {
 	if !p.inJob && !p.deletes {
 		p.annotate(p.volume.Object, map[string]string{wellknown.AnnotationProblem: p.verdict.String()})

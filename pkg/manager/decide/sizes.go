@@ -12,8 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// sizeOn returns the size that goes into the ledger with a claim's owner. EFS has no limits, and a reader writes
-// nothing.
+// sizeOn returns the size in the ledger of a claim's owner: EFS has no limits, and a reader writes nothing.
 func (s State) sizeOn(fileSystemID string, operation operations.Operation) int64 {
 	if !s.Targets.Servers[fileSystemID] || operation.Reads {
 		return 0
@@ -54,7 +53,6 @@ func (p *volumePlanner) limit() (entered bool) {
 	return false
 }
 
-// isLimit reports whether an operation enters the size of a volume that exists.
 func isLimit(o operations.Operation) bool { return o.Adopt && o.Size > 0 }
 
 // requestedSize returns the size in bytes that a bound claim and its volume have or want, 0 for volumes that nobody
@@ -99,7 +97,6 @@ func isBound(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name && claim.Status.Phase == corev1.ClaimBound
 }
 
-// isMarkedResizing reports whether the claim's status shows a resize that is under way or failed.
 func isMarkedResizing(claim *corev1.PersistentVolumeClaim) bool {
 	_, marked := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
 	return marked || slices.ContainsFunc(claim.Status.Conditions, isResizeCondition)
@@ -114,9 +111,8 @@ func isResizeCondition(c corev1.PersistentVolumeClaimCondition) bool {
 	return false
 }
 
-// ExpandedStatus changes a claim's status, by strategic merge, to what external-resizer leaves of a
-// claim that has grown: both sizes, and nothing of a resize under way. allocatedResources are the
-// request, since quotas count them.
+// ExpandedStatus changes a claim's status, by strategic merge, to what external-resizer leaves of one that has grown:
+// both sizes, and nothing of a resize under way. allocatedResources are the request, since quotas count them.
 func ExpandedStatus(claim *corev1.PersistentVolumeClaim, capacity resource.Quantity) map[string]any {
 	size := func(q resource.Quantity) map[string]any {
 		return map[string]any{string(corev1.ResourceStorage): q.String()}

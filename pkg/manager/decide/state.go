@@ -114,7 +114,6 @@ type Attempt struct {
 	Unused bool
 }
 
-// running reports whether the operation is under way.
 func (a Attempt) running() bool { return a.State == mountjobs.Running }
 
 // lost reports whether the result of the operation is unknown, or the operation was not tried: its Job was
@@ -135,7 +134,6 @@ func (a Attempt) maybeDone() bool {
 	return a.lost() || a.failed() && a.Result.Reason == operations.IOError
 }
 
-// failed reports whether the operation was tried and refused.
 func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
 
 // isUnsuccessful returns false for the zero Attempt, which stands for none.

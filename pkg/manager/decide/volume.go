@@ -13,7 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// volumePlanner plans for one volume that names the claim.
 type volumePlanner struct {
 	State
 	*Plan

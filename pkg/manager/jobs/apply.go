@@ -26,8 +26,7 @@ import (
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
-// dropDelay is the wait after operations were dropped because claims or volumes, read live, are not as
-// the cache has them.
+// dropDelay is the wait after operations were dropped because the cache and the apiserver disagree.
 const dropDelay = time.Second
 
 // apply is the only writer of this loop.

@@ -102,8 +102,7 @@ func (c *Controller) withReleases(now liveObjects, pending decide.Pending) []ope
 	return append(ops, cleanup)
 }
 
-// exists says that an owner in the ledger has a volume or a claim, or that a volume is being made for
-// it.
+// exists says that an owner in the ledger has a volume or a claim, or that a volume is being made for it.
 func (c *Controller) exists(now liveObjects, owner operations.Owner) bool {
 	if now.volumes[owner.Volume] != nil {
 		return true
@@ -185,7 +184,6 @@ func (c *Controller) readLive(ctx context.Context, batch []decide.Pending) (now 
 	return now, err
 }
 
-// needsCleanup says whether a cleanup is still right for the volume as it is now.
 func (l liveObjects) needsCleanup(o operations.Operation, provisioner string) bool {
 	object := l.volumes[o.Volume]
 	if object == nil || object.Spec.ClaimRef == nil {
@@ -240,7 +238,6 @@ func (p *paces) lookDelay(fileSystemID string) time.Duration {
 	return min(max(time.Until(complete), enqueueDelay), longLookDelay)
 }
 
-// begin begins to collect the next batch of a file system.
 func (p *paces) begin(fileSystemID string) {
 	p.given.Store(fileSystemID, time.Now())
 	p.complete.Delete(fileSystemID)

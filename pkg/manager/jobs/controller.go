@@ -112,7 +112,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, parallel, c.enqueueAll)
 }
 
-// enqueueAll adds every file system for which something may be pending, from what the caches have.
 func (c *Controller) enqueueAll() {
 	for _, id := range c.gatherer.Caches.FileSystems() {
 		c.enqueue(id)
@@ -205,7 +204,6 @@ const useLookDelay = 500 * time.Millisecond
 
 func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
 
-// sync plans for one file system and applies the plan.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
 	s := c.observe(id)
 	p := planFor(s)
@@ -250,13 +248,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// created counts a Job.
 func (m *metrics) created(kind mountjobs.Kind) {
 	labels := map[mountjobs.Kind]string{mountjobs.Mount: "mount", mountjobs.Clone: "clone", mountjobs.Sweep: "sweep", mountjobs.Survey: "survey"}
 	m.jobs.WithLabelValues(labels[kind]).Inc()
 }
 
-// sent counts the operations of one batch.
 func (m *metrics) sent(way string, operations int) {
 	m.operations.WithLabelValues(way).Add(float64(operations))
 	m.batches.Observe(float64(operations))

@@ -18,7 +18,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// state is what was observed of one file system.
 type state struct {
 	background.FileSystem
 
@@ -30,8 +29,7 @@ type state struct {
 	notReadySince time.Time
 	// erased says that the file system provably no longer exists, and its trash with it.
 	erased bool
-	// pending are the operations that wait, due or not, in their order. They are sorted only when
-	// they are needed.
+	// pending are the operations that wait, due or not, in their order. They are sorted only when needed.
 	pending func() []decide.Pending
 	// agents are those on nodes that take Jobs, and noNode says that there is no such node at all.
 	agents []*corev1.Pod
@@ -91,7 +89,6 @@ func (c *Controller) observe(id string) state {
 	return s
 }
 
-// hasNode says whether any node takes a Job, with an agent or without.
 func (c *Controller) hasNode() bool {
 	return slices.ContainsFunc(caches.All[*corev1.Node](c.gatherer.Caches.Nodes), c.options.Jobs.Takes)
 }

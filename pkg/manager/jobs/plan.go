@@ -175,17 +175,14 @@ func (s state) running() *mountJob {
 	return nil
 }
 
-// isDone says that a Job may be released.
 func (s state) isDone(m *mountJob) bool {
 	return m.isEnded() && (m.err != nil || m.used && (!m.fillsTrash || s.sweptSince(m) || s.erased))
 }
 
-// keepsRoot says that the pods of a Job keep the root claim from being deleted.
 func (s state) keepsRoot(m *mountJob) bool {
 	return m.isEnded() && s.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job)
 }
 
-// isEnded says that a Job has ended and was not released.
 func (m *mountJob) isEnded() bool { return m.unreleased && !m.outcome.HoldsFileSystem() }
 
 // rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
@@ -210,8 +207,7 @@ func (s state) nodesToAvoid() []string {
 	return mountjobs.NodesToAvoid(failed, s.agents)
 }
 
-// succeeded also knows a Job that was released: its operations are not kept, and without them its
-// outcome cannot be read.
+// succeeded also knows a Job that was released, whose outcome cannot be read: its operations are not kept.
 func (m *mountJob) succeeded() bool {
 	return m.outcome.State == mountjobs.Succeeded || !m.unreleased && m.job.Status.Succeeded > 0
 }

@@ -116,7 +116,6 @@ func (c *Controller) reportNotCreated(due []decide.Pending, doing string, err er
 	}
 }
 
-// sayBlocked hands over what keeps operations of a file system from a Job.
 func (c *Controller) sayBlocked(s state, p plan) {
 	if c.options.Blocked == nil {
 		return
@@ -149,8 +148,7 @@ func (c *Controller) report(r report) {
 	}
 }
 
-// subjectOf is the object that an operation is reported on: the claim of a setup, else the volume;
-// nil if there is none.
+// subjectOf is the object that an operation is reported on: the claim of a setup, else the volume; nil for none.
 func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, reason string) {
 	if o.AddsOwner() && !o.Adopt {
 		if claim := c.claimOf(o); claim != nil {
@@ -164,7 +162,6 @@ func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, r
 	return nil, ""
 }
 
-// reportProvisioning announces the first try of each setup.
 func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
 	for _, o := range batch {
 		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {

@@ -50,14 +50,12 @@ func (s state) survey() background.Survey {
 	return background.Survey{FileSystem: s.FileSystem, Jobs: s.surveys, Interval: s.surveyInterval, Others: s.otherSurveys}
 }
 
-// sweptSince says that a sweep has begun after a Job last filled the trash, or ended, so that it removes what
-// that has left.
+// sweptSince says that a sweep, which removes what a Job has left, has begun since it last filled the trash, or ended.
 func (s state) sweptSince(m *mountJob) bool { return background.BegunSince(s.sweeps, m.filledAt()) }
 
 // filledAt is when a Job last filled the trash, its end if that is not known.
 func (m *mountJob) filledAt() time.Time { return cmp.Or(m.filledTrash, m.end()) }
 
-// otherSurveys counts the surveys of other file systems that run.
 func (c *Controller) otherSurveys(id string) (running int) {
 	for _, job := range caches.All[*batchv1.Job](c.gatherer.Caches.Jobs) {
 		name, err := mountjobs.Identify(job)
@@ -124,7 +122,6 @@ func (c *Controller) record(ctx context.Context, s state, r background.Record) (
 	return 0, c.release(ctx, background.Release{Job: r.Job.Job})
 }
 
-// sayEnded hands over what the Job of a task has found wrong.
 func (c *Controller) sayEnded(s state, r background.Record) {
 	if c.options.TaskEnded == nil {
 		return
@@ -149,8 +146,7 @@ func (c *Controller) annotate(ctx context.Context, object metav1.Object, r backg
 	return objects.Patch(ctx, c.client, object, objects.Metadata("annotations", map[string]string{r.Annotation: r.Value}))
 }
 
-// readLog begins to read the log of a survey. It comes from a kubelet, which may hang, so the file system does not
-// wait for it.
+// readLog begins to read the log of a survey. The file system does not wait: it comes from a kubelet, which may hang.
 func (c *Controller) readLog(ctx context.Context, s state, job *background.Job) {
 	c.logs.Begin(job)
 	c.reads.Go(func() {
@@ -167,7 +163,6 @@ func (c *Controller) readLog(ctx context.Context, s state, job *background.Job) 
 
 // A clone Job copies one volume, beside the mount Job of its file system and some other clone Jobs.
 
-// batched are the pending operations that mount Jobs carry.
 func (s state) batched() []decide.Pending { return s.pendingThat(false) }
 
 func (s state) pendingThat(copies bool) (found []decide.Pending) {
@@ -282,7 +277,6 @@ func (c *Controller) reportProgress(ctx context.Context, job, pod string, ops []
 	return nil
 }
 
-// makes says what a Job does for an operation.
 func makes(job string, o operations.Operation) string {
 	if o.Copies() {
 		return fmt.Sprintf("Job %s copies claim %s to directory %s", job, o.SourceClaim, o.Path)

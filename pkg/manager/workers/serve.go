@@ -127,8 +127,7 @@ func (c *Channel) record(job *batchv1.Job, batch int, report operations.Report) 
 	w.reported = reported
 }
 
-// await waits until the Job has a batch after the one that was reported. A later request of the same Job
-// replaces this one.
+// await waits until the Job has a batch after the one that was reported. A later request of the Job replaces this one.
 func (c *Channel) await(ctx context.Context, job *batchv1.Job, reported int) ([]byte, error) {
 	p := &poll{batch: reported, wake: make(chan struct{}, 1)}
 	if !c.begin(job, p) {
@@ -181,7 +180,6 @@ func (c *Channel) end(job *batchv1.Job, p *poll) {
 	})
 }
 
-// refusal returns why a request that waits gets nothing any more, or "".
 func (c *Channel) refusal(job *batchv1.Job, p *poll) string {
 	why := "another request waits"
 	c.with(job.UID, func(w *worker) {
@@ -198,7 +196,6 @@ type reviewer struct {
 	known *cache.LRUExpireCache // of review, by the SHA-256 of the token
 }
 
-// review is a pod that the apiserver has named for a token.
 type review struct {
 	name string
 	uid  types.UID
@@ -281,7 +278,6 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-// jobOf returns the running mount Job of a pod.
 func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
 	found := r.Caches.PodNamed(r.Namespace, pod.name)
 	if found == nil || found.UID != pod.uid {

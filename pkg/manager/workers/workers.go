@@ -47,8 +47,7 @@ type Options struct {
 	// Host is the address of this pod by which workers reach it; "" means that there is no channel.
 	Host string
 	Port int // 0 is any free one
-	// Reviews checks tokens. It should not share its rate of requests with the loops: anything that
-	// reaches the port can cause one.
+	// Reviews checks tokens. Anything that reaches the port can cause a review, so loops should not share its rate.
 	Reviews authenticationv1.TokenReviewInterface
 	Caches  *caches.Caches
 	// Namespace is that of mount Jobs.
@@ -73,14 +72,12 @@ type Channel struct {
 	workers map[types.UID]*worker
 }
 
-// worker is what is known of the worker of one Job.
 type worker struct {
 	reported map[int]mountjobs.Reported
 	// poll is the request that waits, nil if none does.
 	poll *poll
 }
 
-// poll is a request of a worker.
 type poll struct {
 	batch int           // that it reported
 	wake  chan struct{} // has a value when the Job has changed, a later request replaces this one, or it is ended
@@ -126,7 +123,6 @@ func (c *Channel) Leader() mountjobs.Leader {
 	return c.leader
 }
 
-// with calls use for the worker of a Job, if there is one.
 func (c *Channel) with(job types.UID, use func(*worker)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +165,7 @@ func (c *Channel) waiting() float64 {
 	return float64(n)
 }
 
-// jobChanged wakes the worker of a Job, which may have got a batch, and forgets that of one whose outcome
-// was used.
+// jobChanged wakes the worker of a Job, which may have got a batch, and forgets that of one whose outcome was used.
 func (c *Channel) jobChanged(before, after any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,8 +248,7 @@ func (c *Channel) setLeader(l mountjobs.Leader) {
 	c.leader = l
 }
 
-// newCertificate makes a certificate and the SHA-256 of its public key, for the time that this manager
-// leads.
+// newCertificate makes a certificate and the SHA-256 of its public key, for the time that this manager leads.
 func newCertificate() (certificate tls.Certificate, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -273,7 +267,6 @@ func newCertificate() (certificate tls.Certificate, key string, err error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, hex.EncodeToString(sum[:]), nil
 }
 
-// Username is that of the service account of workers.
 func username(namespace string) string {
 	return "system:serviceaccount:" + namespace + ":" + wellknown.WorkerServiceAccount
 }
