@@ -166,7 +166,7 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	start(w)
 	m.workload.Store(&w)
 	m.log.Info("waiting for the caches")
-	if err := m.fill(ctx, w.caches); err != nil {
+	if err := m.retry(ctx, "filling the caches", w.caches.Behind, w.caches.Await); err != nil {
 		return nil
 	}
 	m.log.Info("caches are filled")
@@ -176,12 +176,6 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	m.leadsAlone.Store(true)
 	defer m.leadsAlone.Store(false)
 	return m.lead(ctx, w)
-}
-
-func (m *manager) fill(ctx context.Context, caches cacheSet) error {
-	_, end := m.beginWait(ctx, "filling the caches", caches.Behind)
-	defer end()
-	return caches.Await(ctx)
 }
 
 // lead runs the loops until the context ends and the running syncs have finished.
@@ -236,20 +230,6 @@ func (w *wait) check() error {
 	return fmt.Errorf("%s takes %s", w.doing, w.duration().Round(time.Second))
 }
 
-// beginWait records a wait until end is called, and logs a long one.
-func (m *manager) beginWait(ctx context.Context, doing string, detail func() error) (w *wait, end func()) {
-	w = &wait{doing: doing, since: time.Now(), detail: detail}
-	m.waits.Store(w)
-	ctx, cancel := context.WithCancel(ctx)
-	var logging sync.WaitGroup
-	logging.Go(func() { m.logWait(ctx, w) })
-	return w, func() {
-		cancel()
-		logging.Wait()
-		m.waits.Store(nil)
-	}
-}
-
 func (m *manager) logWait(ctx context.Context, w *wait) {
 	next := time.NewTimer(longWait)
 	defer next.Stop()
@@ -271,9 +251,16 @@ func (m *manager) waited() time.Duration {
 	return 0
 }
 
-// retry repeats a request while the apiserver is unavailable. It fails only when the context ends.
+// retry repeats a request while the apiserver is unavailable, and says what it waits for. It fails only when the context
+// ends.
 func (m *manager) retry(ctx context.Context, doing string, detail func() error, try func(context.Context) error) error {
-	w, end := m.beginWait(ctx, doing, detail)
+	w := &wait{doing: doing, since: time.Now(), detail: detail}
+	m.waits.Store(w)
+	defer m.waits.Store(nil)
+	waiting, end := context.WithCancel(ctx)
+	var logging sync.WaitGroup
+	logging.Go(func() { m.logWait(waiting, w) })
+	defer logging.Wait()
 	defer end()
 	policy := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(maxRetry), backoff.WithMaxElapsedTime(0))

@@ -33,7 +33,7 @@ func TestLongWaitIsReported(t *testing.T) {
 		"a replica whose caches fill slowly": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
 			caches := newCaches(w.recorder)
 			caches.behind, caches.filled = behind, release
-			return w.fill(ctx, caches)
+			return w.retry(ctx, "filling the caches", caches.Behind, caches.Await)
 		}, "filling the caches: " + behind.Error()},
 		"a request without an answer": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
 			return w.retry(ctx, "asking which cluster this is", nil, func(context.Context) error {

@@ -22,13 +22,12 @@ type SyncFunc[K comparable] func(ctx context.Context, key K) (again time.Duratio
 
 // Options configure a queue.
 type Options struct {
-	Name            string                    // of the loop, in logs and metrics
-	KeyName         string                    // what a key is, in logs: claim, fileSystem
-	FirstRetry      time.Duration             // after a first failure; it doubles from there
-	MaxRetry        time.Duration             // longest wait between two tries; 0 is a minute
-	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended; 0 is 15 seconds, negative is none
-	MetricsProvider workqueue.MetricsProvider // nil: client-go's process-wide one
-	Log             *slog.Logger
+	Name         string        // of the loop, in logs and metrics
+	KeyName      string        // what a key is, in logs: claim, fileSystem
+	FirstRetry   time.Duration // after a first failure; it doubles from there
+	MaxRetry     time.Duration // longest wait between two tries; 0 is a minute
+	DrainTimeout time.Duration // of running syncs, once the context of Run has ended; 0 is 15 seconds, negative is none
+	Log          *slog.Logger
 }
 
 // Queue calls one sync function.
@@ -43,7 +42,7 @@ type Queue[K comparable] struct {
 func New[K comparable](o Options, sync SyncFunc[K]) *Queue[K] {
 	o.MaxRetry, o.DrainTimeout = cmp.Or(o.MaxRetry, time.Minute), cmp.Or(o.DrainTimeout, 15*time.Second)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.FirstRetry, o.MaxRetry)
-	config := workqueue.TypedRateLimitingQueueConfig[K]{Name: o.Name, MetricsProvider: o.MetricsProvider}
+	config := workqueue.TypedRateLimitingQueueConfig[K]{Name: o.Name}
 	return &Queue[K]{options: o, sync: sync, keys: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config)}
 }
 
@@ -145,7 +144,6 @@ func Terminal(err error) error {
 	return &terminalError{err}
 }
 
-type terminalError struct{ err error }
+type terminalError struct{ error }
 
-func (e *terminalError) Error() string { return e.err.Error() }
-func (e *terminalError) Unwrap() error { return e.err }
+func (e *terminalError) Unwrap() error { return e.error }

@@ -140,13 +140,7 @@ func (c Candidate) unusable() string {
 }
 
 func keep(candidates []Candidate, wanted func(Candidate) bool) []Candidate {
-	var kept []Candidate
-	for _, c := range candidates {
-		if wanted(c) {
-			kept = append(kept, c)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return !wanted(c) })
 }
 
 func notFound(wanted string, class Class, excluded map[string]string) string {

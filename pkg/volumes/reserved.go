@@ -50,7 +50,10 @@ func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeC
 }
 
 func (r Reserved) volume() *corev1.PersistentVolume {
-	source, options := mount(r.Path, r.AccessModes, r.MountOptions)
+	source, options := corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: r.Path}, r.MountOptions
+	if IsReadOnly(r.AccessModes) { // the option counts: nothing enforces access modes, nor does kubelet read readOnly
+		source.ReadOnly, options = true, setMountOption(slices.Clone(options), "ro")
+	}
 	return &corev1.PersistentVolume{
 		ObjectMeta: r.VolumeMeta,
 		Spec: corev1.PersistentVolumeSpec{
@@ -60,23 +63,13 @@ func (r Reserved) volume() *corev1.PersistentVolume {
 			StorageClassName:              r.Class,
 			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
 			MountOptions:                  withPort(options, r.Port),
-			PersistentVolumeSource:        source,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{NFS: &source},
 			NodeAffinity:                  zoneAffinity(r.Zone),
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: r.ClaimMeta.Namespace, Name: r.ClaimMeta.Name, UID: r.ClaimMeta.UID,
 			},
 		},
 	}
-}
-
-// mount returns the source and the mount options of a directory's volume. Nothing in a cluster enforces access
-// modes, and kubelet does not read a PersistentVolume's readOnly: the option ro is what counts.
-func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []string) (corev1.PersistentVolumeSource, []string) {
-	source := corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
-	if IsReadOnly(modes) {
-		source.NFS.ReadOnly, options = true, setMountOption(slices.Clone(options), "ro")
-	}
-	return source, options
 }
 
 // IsReadOnly reports whether there is no access mode but ReadOnlyMany.

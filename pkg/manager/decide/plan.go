@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -118,12 +119,7 @@ type Pending struct {
 
 // Turn orders pending operations: by age, and those that have failed by when they may run again, so
 // that they do not delay the others.
-func (p Pending) Turn() time.Time {
-	if p.Due.After(p.Since) {
-		return p.Due
-	}
-	return p.Since
-}
+func (p Pending) Turn() time.Time { return mountjobs.Later(p.Since, p.Due) }
 
 // Decide plans the next steps for one claim and its volumes.
 func Decide(s State) Plan {
@@ -208,21 +204,14 @@ func (s State) retry(p Pending, last Attempt) (Pending, error) {
 //	an hour after         4 minutes after it was seen
 //	not seen              4 minutes after the end
 func (a Attempt) after(wait time.Duration) time.Time {
-	ended := a.Ended
-	if ended.IsZero() {
-		ended = a.Began
-	}
-	due := ended.Add(wait)
+	due := cmp.Or(a.Ended, a.Began).Add(wait)
 	if a.OverSince.IsZero() {
 		return due
-	}
-	if earliest := a.OverSince.Add(min(wait, mountjobs.ClockGuard)); due.Before(earliest) {
-		return earliest
 	}
 	if latest := a.OverSince.Add(wait); due.After(latest) {
 		return latest
 	}
-	return due
+	return mountjobs.Later(due, a.OverSince.Add(min(wait, mountjobs.ClockGuard)))
 }
 
 // newest returns the newest attempt that is wanted and began at or after a time, the zero Attempt if there is none.

@@ -84,12 +84,8 @@ func (s State) consents(owner volumes.Source, namespace string) (volumes.Class, 
 }
 
 func namesReader(claim *corev1.PersistentVolumeClaim, namespace string) bool {
-	for reader := range strings.SplitSeq(claim.Annotations[wellknown.AnnotationReaders], ",") {
-		if strings.TrimSpace(reader) == namespace {
-			return true
-		}
-	}
-	return false
+	readers := strings.Split(claim.Annotations[wellknown.AnnotationReaders], ",")
+	return slices.ContainsFunc(readers, func(reader string) bool { return strings.TrimSpace(reader) == namespace })
 }
 
 func refusal(format string, args ...any) volumes.Refusal {

@@ -70,10 +70,7 @@ func recordedSize(object *corev1.PersistentVolume) int64 {
 	if object == nil {
 		return 0
 	}
-	size, err := strconv.ParseInt(object.Annotations[wellknown.AnnotationRecordedSize], 10, 64)
-	if err != nil {
-		return 0
-	}
+	size, _ := strconv.ParseInt(object.Annotations[wellknown.AnnotationRecordedSize], 10, 64)
 	return size
 }
 

@@ -113,13 +113,8 @@ func (p *plan) planNext(s state, waiting *mountJob) {
 }
 
 // due returns the operations whose time has come, and plans again when that of others does.
-func (p *plan) due(all []decide.Pending, now time.Time) (due []decide.Pending) {
-	for _, pending := range all {
-		if p.IsDue(pending.Due, now) {
-			due = append(due, pending)
-		}
-	}
-	return due
+func (p *plan) due(all []decide.Pending, now time.Time) []decide.Pending {
+	return slices.DeleteFunc(slices.Clone(all), func(pending decide.Pending) bool { return !p.IsDue(pending.Due, now) })
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -165,13 +166,8 @@ func (c *Controller) readLog(ctx context.Context, s state, job *background.Job) 
 
 func (s state) batched() []decide.Pending { return s.pendingThat(false) }
 
-func (s state) pendingThat(copies bool) (found []decide.Pending) {
-	for _, pending := range s.pending() {
-		if pending.Operation.Copies() == copies {
-			found = append(found, pending)
-		}
-	}
-	return found
+func (s state) pendingThat(copies bool) []decide.Pending {
+	return slices.DeleteFunc(slices.Clone(s.pending()), func(p decide.Pending) bool { return p.Operation.Copies() != copies })
 }
 
 // planClones plans what becomes of clone Jobs, and creates the next one.
