@@ -24,7 +24,7 @@ import (
 // cluster has a claim of 1 GiB with its volume, and the root claim of their file system.
 func withClaim() *fake.Clientset {
 	const id = "fs-0123456789abcdef0"
-	root := volumes.RootClaim(id, wellknown.Namespace)
+	_, root := volumes.RootObjects(id, 0, wellknown.Namespace)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data", Annotations: map[string]string{
 		wellknown.AnnotationStorageProvisioner: wellknown.DefaultProvisioner,
 	}}}

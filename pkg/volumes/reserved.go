@@ -80,19 +80,8 @@ func IsReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
 // RootName names the root volume and the root claim of a file system.
 func RootName(fileSystemID string) string { return wellknown.RootVolumePrefix + fileSystemID }
 
-// RootVolume returns the volume of a whole file system.
-func RootVolume(fileSystemID string, port int, namespace string) *corev1.PersistentVolume {
-	volume, _ := rootObjects(fileSystemID, port, namespace)
-	return volume
-}
-
-// RootClaim returns the claim that mount Jobs mount.
-func RootClaim(fileSystemID, namespace string) *corev1.PersistentVolumeClaim {
-	_, claim := rootObjects(fileSystemID, 0, namespace)
-	return claim
-}
-
-func rootObjects(fileSystemID string, port int, namespace string) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+// RootObjects returns the volume of a whole file system, and its claim, which mount Jobs mount.
+func RootObjects(fileSystemID string, port int, namespace string) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
 	name := RootName(fileSystemID)
 	labels := func() map[string]string {
 		return map[string]string{wellknown.LabelFileSystemID: fileSystemID, wellknown.LabelRootKey: fileSystemID}
@@ -122,7 +111,7 @@ func (p RootPair) Changes() []Change {
 	if p.Port == 0 {
 		return nil
 	}
-	volume, claim := rootObjects(p.FileSystemID, p.Port, p.Namespace)
+	volume, claim := RootObjects(p.FileSystemID, p.Port, p.Namespace)
 	if p.Volume != nil {
 		if key, ok := p.Volume.Labels[wellknown.LabelRootKey]; ok {
 			volume.Labels[wellknown.LabelRootKey] = key // the original system's stays

@@ -36,7 +36,8 @@ func TestRootVolume(t *testing.T) {
 			ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "efs-stunnel", Name: "efs-stunnel-fs-1"},
 		},
 	}
-	if diff := cmp.Diff(want, volumes.RootVolume("fs-1", 20490, managerNamespace)); diff != "" {
+	got, _ := volumes.RootObjects("fs-1", 20490, managerNamespace)
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("volume mismatch (-want +got):\n%s", diff)
 	}
 }
@@ -55,18 +56,16 @@ func TestRootClaim(t *testing.T) {
 			VolumeName:       "efs-stunnel-fs-1",
 		},
 	}
-	if diff := cmp.Diff(want, volumes.RootClaim("fs-1", managerNamespace)); diff != "" {
+	_, got := volumes.RootObjects("fs-1", 20490, managerNamespace)
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("claim mismatch (-want +got):\n%s", diff)
 	}
 }
 
 // rootPair returns a pair that is bound and right, but for what the edits change.
 func rootPair(edits ...func(*volumes.RootPair)) volumes.RootPair {
-	pair := volumes.RootPair{
-		FileSystemID: "fs-1", Port: 20490, Namespace: managerNamespace,
-		Volume: volumes.RootVolume("fs-1", 20490, managerNamespace),
-		Claim:  volumes.RootClaim("fs-1", managerNamespace),
-	}
+	volume, claim := volumes.RootObjects("fs-1", 20490, managerNamespace)
+	pair := volumes.RootPair{FileSystemID: "fs-1", Port: 20490, Namespace: managerNamespace, Volume: volume, Claim: claim}
 	pair.Claim.UID = "root-uid"
 	pair.Claim.Status.Phase = corev1.ClaimBound
 	pair.Volume.Spec.ClaimRef.UID, pair.Volume.Spec.ClaimRef.ResourceVersion = "root-uid", "7"
@@ -250,7 +249,7 @@ func TestOtherInstallation(t *testing.T) {
 			v.Spec.ClaimRef.Namespace, v.Spec.StorageClassName, v.Labels = "team", "", nil
 		}, ""},
 	} {
-		volume := volumes.RootVolume("fs-1", 20490, managerNamespace)
+		volume, _ := volumes.RootObjects("fs-1", 20490, managerNamespace)
 		c.edit(volume)
 		if got := volumes.OtherInstallation(volume, managerNamespace); got != c.want {
 			t.Errorf("%s: got %q, want %q", story, got, c.want)

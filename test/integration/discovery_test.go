@@ -120,7 +120,8 @@ func TestDeletedFileSystemReleasesItsVolumes(t *testing.T) {
 		return err
 	})
 	f.waitForVolumeDeleted(volumes.RootName(gone))
-	f.waitForClaimDeleted(volumes.RootClaim(gone, f.Namespace))
+	_, root := volumes.RootObjects(gone, 0, f.Namespace)
+	f.waitForClaimDeleted(root)
 	volume, err := f.volumes().Get(t.Context(), keptVolume.Name, metav1.GetOptions{})
 	if err != nil || !slices.Contains(volume.Finalizers, wellknown.FinalizerVolume) {
 		t.Errorf("the other file system's volume: %v, error %v", volume.Finalizers, err)

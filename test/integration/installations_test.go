@@ -27,7 +27,8 @@ func TestSecondInstallationLeavesAFileSystemAlone(t *testing.T) {
 	f.patchVolume(volume.Name, `{"spec":{"mountOptions":["vers=4.1","port=20999"]}}`)
 
 	f.startManager(nil, func(o *loops.Options) { o.Jobs.Namespace = namespace })
-	f.WaitForBound(volumes.RootClaim(free, namespace))
+	_, others := volumes.RootObjects(free, 0, namespace)
+	f.WaitForBound(others)
 	belongs := "belongs to the installation in namespace " + f.Namespace
 	table, err := f.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), wellknown.TargetsConfigMap, metav1.GetOptions{})
 	f.check(err)
@@ -35,7 +36,8 @@ func TestSecondInstallationLeavesAFileSystemAlone(t *testing.T) {
 	f.waitForEvent(f.createClaim("waiting"), wellknown.EventProvisioningFailed, f.fileSystem, belongs)
 	f.deleteJobs()
 	f.deleteRootClaim()
-	f.waitForClaimDeleted(volumes.RootClaim(f.fileSystem, f.Namespace))
+	_, own := volumes.RootObjects(f.fileSystem, 0, f.Namespace)
+	f.waitForClaimDeleted(own)
 	f.waitForEvent(f.createClaim("still-waiting"), wellknown.EventProvisioningFailed, f.fileSystem, belongs)
 	now, err := f.volumes().Get(t.Context(), volume.Name, metav1.GetOptions{})
 	f.check(err)
@@ -44,5 +46,6 @@ func TestSecondInstallationLeavesAFileSystemAlone(t *testing.T) {
 	}
 
 	f.deleteRootVolume()
-	f.WaitForBound(volumes.RootClaim(f.fileSystem, namespace))
+	_, others = volumes.RootObjects(f.fileSystem, 0, namespace)
+	f.WaitForBound(others)
 }

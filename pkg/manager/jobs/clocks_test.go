@@ -155,7 +155,7 @@ func (w *clockWorld) addObjects() {
 		},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
 	}
-	root, volume := volumes.RootClaim(fileSystem, wellknown.Namespace), volumes.RootVolume(fileSystem, 20490, wellknown.Namespace)
+	volume, root := volumes.RootObjects(fileSystem, 20490, wellknown.Namespace)
 	root.UID, root.CreationTimestamp, root.Status.Phase = "root", now, corev1.ClaimBound
 	volume.UID, volume.CreationTimestamp, volume.Status.Phase = "root volume", now, corev1.VolumeBound
 	volume.Spec.ClaimRef.UID = root.UID

@@ -25,7 +25,7 @@ import (
 // bindRoot adds a root volume and claim that Jobs can use.
 func bindRoot(t testing.TB, l loop) {
 	t.Helper()
-	volume, claim := volumes.RootVolume(fileSystem, 20490, wellknown.Namespace), volumes.RootClaim(fileSystem, wellknown.Namespace)
+	volume, claim := volumes.RootObjects(fileSystem, 20490, wellknown.Namespace)
 	volume.UID, claim.UID, volume.Spec.ClaimRef.UID = "root-volume", "root-claim", "root-claim"
 	volume.Status.Phase, claim.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
 	add(t, l.gatherer.Caches.Volumes.GetStore(), volume)

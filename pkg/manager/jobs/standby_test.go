@@ -47,7 +47,8 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "efs-stunnel", Name: "efs-mount-fs-job-00001"}}
-		root, bound := volumes.RootClaim("fs-root", "efs-stunnel"), volume("bound", "fs-bound", corev1.VolumeBound)
+		_, root := volumes.RootObjects("fs-root", 0, "efs-stunnel")
+		bound := volume("bound", "fs-bound", corev1.VolumeBound)
 		released := volume("released", "fs-released", corev1.VolumeReleased)
 		for _, object := range []any{job, root, bound, released} {
 			loop.changed(nil, object)

@@ -159,7 +159,7 @@ func rooted(ids map[string]int) func(*fixture) {
 }
 
 func boundRoot(id string, port int) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
-	v, c := volumes.RootVolume(id, port, namespace), volumes.RootClaim(id, namespace)
+	v, c := volumes.RootObjects(id, port, namespace)
 	v.UID, v.Status.Phase, v.Spec.ClaimRef.UID = types.UID("volume of "+id), corev1.VolumeBound, types.UID("claim of "+id)
 	c.UID, c.Status.Phase = v.Spec.ClaimRef.UID, corev1.ClaimBound
 	return v, c

@@ -171,7 +171,7 @@ func applied(s fixture, p plans) fixture {
 
 // otherRoot is the root volume of fs-1 of an installation in namespace elsewhere.
 func otherRoot(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
-	v := volumes.RootVolume("fs-1", 20490, "elsewhere")
+	v, _ := volumes.RootObjects("fs-1", 20490, "elsewhere")
 	v.Status.Phase = phase
 	return v
 }
@@ -302,7 +302,7 @@ func TestPortInTheOldAnnotation(t *testing.T) {
 
 // What a second installation in the cluster has, and what only looks alike, is not removed.
 func TestRemovalIsNarrow(t *testing.T) {
-	other := volumes.RootVolume("fs-8", 20498, "elsewhere")
+	other, _ := volumes.RootObjects("fs-8", 20498, "elsewhere")
 	alike := claimed("efs-stunnel-data", "", 0)
 	s := given(tableOf(map[string]ports.Target{}), with(other), with(alike))
 	class := "gp3"

@@ -16,7 +16,7 @@ func TestVolumeMatters(t *testing.T) {
 	ours, bound := claimed("v", "fs-1", 20490), claimed("v", "fs-1", 20490)
 	bound.Status.Phase = corev1.VolumeBound
 	foreign := &corev1.PersistentVolume{}
-	root := volumes.RootVolume("fs-1", 20490, namespace)
+	root, _ := volumes.RootObjects("fs-1", 20490, namespace)
 	released := root.DeepCopy()
 	released.Status.Phase = corev1.VolumeReleased
 	c := &Controller{}

@@ -53,7 +53,7 @@ func healthy(t *testing.T) *Snapshot {
 		s.Pods = append(s.Pods, agentPod(node))
 		s.NodeTunnels = append(s.NodeTunnels, nodeTunnels(node))
 	}
-	root, rootClaim := volumes.RootVolume(testFS, 20490, s.Namespace), volumes.RootClaim(testFS, s.Namespace)
+	root, rootClaim := volumes.RootObjects(testFS, 20490, s.Namespace)
 	root.Status.Phase, rootClaim.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
 	root.Spec.ClaimRef.UID, rootClaim.UID = "root-uid", "root-uid"
 	claim := newClaim("data", boundUID)

@@ -73,7 +73,8 @@ func (e *Env) WaitForBound(claim *corev1.PersistentVolumeClaim) (*corev1.Persist
 // Claims that wait long for it get an event.
 func (e *Env) WaitForRootClaim(fileSystemID string) *corev1.PersistentVolumeClaim {
 	e.Helper()
-	root, _ := e.WaitForBound(volumes.RootClaim(fileSystemID, e.Namespace))
+	_, root := volumes.RootObjects(fileSystemID, 0, e.Namespace)
+	root, _ = e.WaitForBound(root)
 	return root
 }
 
