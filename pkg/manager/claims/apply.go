@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -258,7 +259,7 @@ const marksDelay = 100 * time.Millisecond
 
 // marks collects annotations of Jobs, to write those of one Job at once.
 type marks struct {
-	write func(ctx context.Context, job *batchv1.Job, annotations map[string]string) error
+	client kubernetes.Interface
 
 	mu      sync.Mutex
 	waiting map[types.UID]*marksOfJob // guarded by mu
@@ -295,5 +296,5 @@ func (m *marks) writeSoon(ctx context.Context, job *batchv1.Job, of *marksOfJob)
 	m.mu.Lock()
 	delete(m.waiting, job.UID)
 	m.mu.Unlock()
-	of.err = m.write(ctx, job, of.annotations)
+	of.err = objects.Patch(ctx, m.client, job, objects.Metadata("annotations", of.annotations))
 }

@@ -90,10 +90,7 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 		conditions: newConditions(),
 	}
-	c.marks.write = func(ctx context.Context, job *batchv1.Job, annotations map[string]string) error {
-		return objects.Patch(ctx, client, job, objects.Metadata("annotations", annotations))
-	}
-	c.marks.waiting = map[types.UID]*marksOfJob{}
+	c.marks.client, c.marks.waiting = client, map[types.UID]*marksOfJob{}
 	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}
 	c.queue = queue.New(options, c.sync)
 	options.Name = "decisions"

@@ -20,7 +20,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -190,12 +189,6 @@ func (c *Channel) refusal(job *batchv1.Job, p *poll) string {
 	return why
 }
 
-// reviewer finds the Job of a worker by its token.
-type reviewer struct {
-	Options
-	known *cache.LRUExpireCache // of review, by the SHA-256 of the token
-}
-
 type review struct {
 	name string
 	uid  types.UID
@@ -217,23 +210,23 @@ const (
 
 // identify returns the running mount Job whose pod a token is bound to. Anything that reaches the port may send
 // a token, so only one that names the pod of such a Job costs a review.
-func (r *reviewer) identify(ctx context.Context, token string) (*batchv1.Job, error) {
-	claimed, err := r.claimedPod(token)
+func (c *Channel) identify(ctx context.Context, token string) (*batchv1.Job, error) {
+	claimed, err := c.claimedPod(token)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.jobOf(claimed); err != nil {
+	if _, err := c.jobOf(claimed); err != nil {
 		return nil, err
 	}
-	pod, err := r.review(ctx, token)
+	pod, err := c.review(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return r.jobOf(pod)
+	return c.jobOf(pod)
 }
 
 // claimedPod reads what a token says of itself. Nothing proves that.
-func (r *reviewer) claimedPod(token string) (pod review, err error) {
+func (c *Channel) claimedPod(token string) (pod review, err error) {
 	var claims struct {
 		Audience   audiences `json:"aud"`
 		Subject    string    `json:"sub"`
@@ -252,7 +245,7 @@ func (r *reviewer) claimedPod(token string) (pod review, err error) {
 	if err == nil {
 		err = json.Unmarshal(payload, &claims)
 	}
-	switch want := username(r.Namespace); {
+	switch want := username(c.options.Namespace); {
 	case err != nil:
 		return review{}, refuse(http.StatusUnauthorized, "the token is not one of a service account: %v", err)
 	case !slices.Contains(claims.Audience, wellknown.WorkerAudience):
@@ -278,8 +271,8 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
-	found := r.Caches.PodNamed(r.Namespace, pod.name)
+func (c *Channel) jobOf(pod review) (*batchv1.Job, error) {
+	found := c.options.Caches.PodNamed(c.options.Namespace, pod.name)
 	if found == nil || found.UID != pod.uid {
 		return nil, refuse(http.StatusServiceUnavailable, "pod %s is not known yet, or deleted", pod.name)
 	}
@@ -287,7 +280,7 @@ func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
 	if owner == nil || owner.Kind != "Job" {
 		return nil, refuse(http.StatusForbidden, "pod %s is of no Job", pod.name)
 	}
-	job := r.Caches.JobNamed(r.Namespace, owner.Name)
+	job := c.options.Caches.JobNamed(c.options.Namespace, owner.Name)
 	if job == nil || job.UID != owner.UID {
 		return nil, refuse(http.StatusServiceUnavailable, "Job %s is not known yet, or deleted", owner.Name)
 	}
@@ -297,33 +290,33 @@ func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
 	return job, nil
 }
 
-func (r *reviewer) review(ctx context.Context, token string) (review, error) {
+func (c *Channel) review(ctx context.Context, token string) (review, error) {
 	key := sha256.Sum256([]byte(token))
-	if value, _ := r.known.Get(key); value != nil {
+	if value, _ := c.known.Get(key); value != nil {
 		known, _ := value.(review)
 		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTime)
 	defer cancel()
-	answer, err := r.Reviews.Create(ctx, &authenticationv1.TokenReview{
+	answer, err := c.options.Reviews.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{wellknown.WorkerAudience}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return review{}, refuse(http.StatusServiceUnavailable, "the token could not be reviewed: %v", err)
 	}
-	pod, err := r.podOf(answer.Status)
+	pod, err := c.podOf(answer.Status)
 	if err != nil {
 		return review{}, err
 	}
-	r.known.Add(key, pod, reviewLife)
+	c.known.Add(key, pod, reviewLife)
 	return pod, nil
 }
 
-func (r *reviewer) podOf(status authenticationv1.TokenReviewStatus) (review, error) {
+func (c *Channel) podOf(status authenticationv1.TokenReviewStatus) (review, error) {
 	if !status.Authenticated || !slices.Contains(status.Audiences, wellknown.WorkerAudience) {
 		return review{}, refuse(http.StatusUnauthorized, "the apiserver does not accept the token for %s", wellknown.WorkerAudience)
 	}
-	if want := username(r.Namespace); status.User.Username != want {
+	if want := username(c.options.Namespace); status.User.Username != want {
 		return review{}, refuse(http.StatusForbidden, "the token is of %s, want %s", status.User.Username, want)
 	}
 	name, uid := status.User.Extra[extraPodName], status.User.Extra[extraPodUID]

@@ -60,8 +60,8 @@ type Options struct {
 
 // Channel is safe for concurrent use. The zero Channel has no workers.
 type Channel struct {
-	options  Options
-	identify func(ctx context.Context, token string) (*batchv1.Job, error)
+	options Options
+	known   *cache.LRUExpireCache // of review, by the SHA-256 of the token
 	// OnReport is called when a worker has reported a batch, and OnWait when it begins to wait.
 	onReport func(job *batchv1.Job, batch int)
 	onWait   func(job *batchv1.Job)
@@ -90,11 +90,10 @@ func New(o Options) (*Channel, error) {
 		return &Channel{}, nil
 	}
 	c := &Channel{
-		options: o, workers: map[types.UID]*worker{},
+		options: o, known: cache.NewLRUExpireCache(knownReviews), workers: map[types.UID]*worker{},
 		onReport: func(*batchv1.Job, int) {}, onWait: func(*batchv1.Job) {},
 	}
 	c.options.Log = o.Log.With(slog.String("controller", "workers"))
-	c.identify = (&reviewer{Options: o, known: cache.NewLRUExpireCache(knownReviews)}).identify
 	factory := promauto.With(o.Metrics)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "efs_stunnel_manager_workers_waiting",
