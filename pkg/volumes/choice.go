@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
@@ -105,7 +107,7 @@ func allowedCandidates(wanted string, class Class, candidates []Candidate) ([]Ca
 		}), nil
 	case slices.ContainsFunc(candidates, isWanted) && !slices.ContainsFunc(tagged, isWanted):
 		return nil, refuse(fmt.Sprintf("file system %s lacks the tags that storage class %s asks for: %s",
-			wanted, quoted(class.Name), showTags(class.FileSystemTags)))
+			wanted, quoted(class.Name), quoted(labels.Set(class.FileSystemTags).String())))
 	}
 	return keep(tagged, isWanted), nil
 }
@@ -183,14 +185,6 @@ func names(candidates []Candidate) string {
 		ids = append(ids, c.ID)
 	}
 	return "file systems " + operations.Shorten(strings.Join(ids, ", "), 3*maxQuotedBytes)
-}
-
-func showTags(tags map[string]string) string {
-	var shown []string
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		shown = append(shown, key+"="+tags[key])
-	}
-	return quoted(strings.Join(shown, ","))
 }
 
 // highestScore chooses by rendezvous hashing (highest random weight): the score of a path and a file system depends on

@@ -227,8 +227,10 @@ func (c *Class) inheritGroup() {
 func (c *Class) unknownParameter(key string, allowed []string) string {
 	what, ofDriver := "unknown parameter "+quoted(key), c.AccessPoints != nil
 	own, alike := similar(key, allowed)
-	advice, foreign := foreignParameter(key)
+	advice, foreign := foreignParameters()[key]
 	switch {
+	case strings.HasPrefix(key, "csi.storage.k8s.io/"):
+		return what + ": " + leaveOut + "it is for CSI drivers"
 	case ofDriver && strings.HasPrefix(key, "fileSystemId"):
 		return what + ": use fileSystemId with the id itself"
 	case alike:

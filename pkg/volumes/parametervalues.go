@@ -136,16 +136,8 @@ func isKeep(value string) bool {
 
 const leaveOut = "leave it out: "
 
-// foreignParameter returns what to write in place of a parameter of another provisioner: the EFS CSI driver,
+// foreignParameters returns what to write in place of parameters of other provisioners: the EFS CSI driver,
 // efs-provisioner, nfs-subdir-external-provisioner, nfs-ganesha, csi-driver-nfs.
-func foreignParameter(key string) (advice string, ok bool) {
-	if strings.HasPrefix(key, "csi.storage.k8s.io/") {
-		return leaveOut + "it is for CSI drivers", true
-	}
-	advice, ok = foreignParameters()[key]
-	return advice, ok
-}
-
 func foreignParameters() map[string]string {
 	return map[string]string{
 		// Which file system.

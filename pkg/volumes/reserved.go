@@ -86,10 +86,7 @@ func RootObjects(fileSystemID string, port int, namespace string) (*corev1.Persi
 	labels := func() map[string]string {
 		return map[string]string{wellknown.LabelFileSystemID: fileSystemID, wellknown.LabelRootKey: fileSystemID}
 	}
-	options := strings.Split(wellknown.DefaultMountOptions, ",")
-	for option := range strings.SplitSeq(wellknown.RootMountOptions, ",") {
-		options = setMountOption(options, option)
-	}
+	options, _ := mergeMountOptions(wellknown.DefaultMountOptions, []string{wellknown.RootMountOptions})
 	return Reserved{
 		VolumeMeta: metav1.ObjectMeta{Name: name, Labels: labels(), Annotations: map[string]string{wellknown.AnnotationFileSystemID: fileSystemID}},
 		ClaimMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -284,15 +285,11 @@ func readOnlyNote(volume *corev1.PersistentVolume) string {
 
 // labelsNote returns a note for a claim whose labels may be meant for a volume that a person creates, or "".
 func labelsNote(volume *corev1.PersistentVolume) string {
-	var copied []string
-	for _, key := range slices.Sorted(maps.Keys(volume.Labels)) {
-		if !slices.Contains(settingLabels(), key) {
-			copied = append(copied, key+"="+volume.Labels[key])
-		}
-	}
+	copied := maps.Clone(volume.Labels)
+	maps.DeleteFunc(copied, func(key, _ string) bool { return slices.Contains(settingLabels(), key) })
 	if len(copied) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("the selector's labels %s are only copied to it: a volume that has them and is created later is not waited for",
-		operations.Shorten(strings.Join(copied, ","), 3*maxQuotedBytes))
+		operations.Shorten(labels.Set(copied).String(), 3*maxQuotedBytes))
 }

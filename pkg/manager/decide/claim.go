@@ -274,27 +274,20 @@ func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 	}
 	p.wait(pending)
 	if !last.stopped() {
-		p.warn(failedCause(last), last.Job, failedText(last, pending.Due))
+		p.reportFailure(last, pending.Due)
 	}
 }
 
-func failedCause(last Attempt) string {
+func (p *claimPlanner) reportFailure(last Attempt, due time.Time) {
+	cause, doing := status.SetupFailed, "make the directory"
 	if last.Operation.Copies() {
-		return status.CloneFailed
-	}
-	return status.SetupFailed
-}
-
-func failedText(last Attempt, due time.Time) string {
-	doing := "make the directory"
-	if last.Operation.Copies() {
-		doing = "copy claim " + last.Operation.SourceClaim
+		cause, doing = status.CloneFailed, "copy claim "+last.Operation.SourceClaim
 	}
 	text := fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why())
 	if !due.IsZero() {
 		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(last.Operation), due.UTC().Format("15:04:05 MST"))
 	}
-	return text
+	p.warn(cause, last.Job, text)
 }
 
 // giveUp tries nothing until the input of the decision is another one, and then as if for the first time.
