@@ -145,23 +145,19 @@ func (c *Controller) create(ctx context.Context, s decide.State, creation decide
 	return nil
 }
 
-// confirm makes sure that the caches have claim and volume as they are. The volume is read first: a claim that exists
-// afterwards has not released it before, so a volume that does not exist was not created and deleted meanwhile.
+// confirm makes sure that the caches have claim and volume as they are. ReadPair reads the volume first: a claim that
+// exists afterwards has not released it before, so a volume that does not exist was not created and deleted meanwhile.
 func (c *Controller) confirm(ctx context.Context, s decide.State, creation decide.CreateVolume, volume *corev1.PersistentVolume) error {
 	ref := volume.Spec.ClaimRef
 	if now, ok := c.snapshotAfter(ctx, creation, volume.Name); ok && now.agrees(s, volume) {
 		return nil
 	}
-	object, err := c.live.Volume(ctx, volume.Name)
+	object, claim, err := objects.ReadPair(ctx, c.client, volume.Name, ref.Namespace, ref.Name)
 	if err != nil {
 		return err
 	}
 	if object != nil {
 		return fmt.Errorf("volume %s: %w", volume.Name, errBehind)
-	}
-	claim, err := c.live.Claim(ctx, ref.Namespace, ref.Name)
-	if err != nil {
-		return err
 	}
 	if exists := claim != nil && claim.UID == ref.UID; exists != (s.Claim != nil) {
 		return fmt.Errorf("claim %s/%s: %w", ref.Namespace, ref.Name, errBehind)
