@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
@@ -86,6 +87,7 @@ func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld
 	if w.loop, err = New(w.client, seen, Options{
 		Jobs:  mountjobs.Settings{Namespace: wellknown.Namespace, Image: "efs-stunnel"},
 		Batch: wellknown.DefaultMountJobBatch, Events: &record.FakeRecorder{}, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		TaskEnded: func(string, string, []status.Condition) {}, Blocked: func(string, map[string]decide.Verdict) {},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,9 @@ type Options struct {
 	Usage          Usage
 	// Workers is the channel to those that wait for more operations; nil is one without workers.
 	Workers *workers.Channel
-	// TaskEnded gets what a sweep or survey of a file system has found wrong, by the type of condition; nil for none.
+	// TaskEnded gets what a sweep or survey of a file system has found wrong, by the type of condition.
 	TaskEnded func(fileSystemID, conditionType string, found []status.Condition)
-	// Blocked gets what keeps a file system's operations from a Job, by volume; nil for none.
+	// Blocked gets what keeps a file system's operations from a Job, by volume.
 	Blocked func(fileSystemID string, verdicts map[string]decide.Verdict)
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer

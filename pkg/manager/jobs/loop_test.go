@@ -18,6 +18,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -66,6 +67,7 @@ func newLoop(t testing.TB) loop {
 	controller, err := New(client, v, Options{
 		Jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "worker"},
 		Batch: 512, Events: record.NewFakeRecorder(10), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		TaskEnded: func(string, string, []status.Condition) {}, Blocked: func(string, map[string]decide.Verdict) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -117,9 +117,6 @@ func (c *Controller) reportNotCreated(due []decide.Pending, doing string, err er
 }
 
 func (c *Controller) sayBlocked(s state, p plan) {
-	if c.options.Blocked == nil {
-		return
-	}
 	blocked := map[string]decide.Verdict{}
 	for _, pending := range s.pending() {
 		if text, ok := c.notCreated.Get(pending.Operation.Volume); ok {

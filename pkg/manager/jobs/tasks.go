@@ -124,9 +124,6 @@ func (c *Controller) record(ctx context.Context, s state, r background.Record) (
 }
 
 func (c *Controller) sayEnded(s state, r background.Record) {
-	if c.options.TaskEnded == nil {
-		return
-	}
 	var found []status.Condition
 	for _, w := range r.Warnings {
 		found = append(found, status.Condition{
