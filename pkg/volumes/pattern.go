@@ -22,36 +22,30 @@ type Pattern struct {
 	parts []part
 }
 
-// part is either literal text or a variable, with a key if it is that of a label or annotation.
-type part struct {
-	literal string
-	variable
-	key string
-}
-
-// variable is a value of a claim. The name of one with a key ends in a dot.
-type variable struct {
-	name  string
-	value func(claim *corev1.PersistentVolumeClaim, key string) string
-}
+// part is either literal text, or the name of a variable, with the key if it is that of a label or annotation.
+type part struct{ literal, variable string }
 
 const (
+	variableLabel      = ".PVC.labels."
 	variableAnnotation = ".PVC.annotations."
 	variableUID        = ".PVC.uid"
 	variableVolume     = ".PV.name" // has the uid
 	variableName       = "volume_name"
 )
 
-func variables() []variable {
-	return []variable{
-		{".PVC.namespace", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Namespace }},
-		{".PVC.name", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Name }},
-		{variableUID, func(c *corev1.PersistentVolumeClaim, _ string) string { return string(c.UID) }},
-		{".PVC.labels.", func(c *corev1.PersistentVolumeClaim, key string) string { return c.Labels[key] }},
-		{variableAnnotation, func(c *corev1.PersistentVolumeClaim, key string) string { return c.Annotations[key] }},
-		{variableVolume, func(c *corev1.PersistentVolumeClaim, _ string) string { return VolumeName(c.UID) }},
-		{variableName, func(c *corev1.PersistentVolumeClaim, _ string) string { return directoryName(c) }},
+// valueOf returns the value of a variable of a claim; ok is false if there is no such variable.
+func valueOf(claim *corev1.PersistentVolumeClaim, variable string) (value string, ok bool) {
+	if key, ok := strings.CutPrefix(variable, variableLabel); ok {
+		return claim.Labels[key], true
 	}
+	if key, ok := strings.CutPrefix(variable, variableAnnotation); ok {
+		return claim.Annotations[key], true
+	}
+	value, ok = map[string]string{
+		".PVC.namespace": claim.Namespace, ".PVC.name": claim.Name, variableUID: string(claim.UID),
+		variableVolume: VolumeName(claim.UID), variableName: directoryName(claim),
+	}[variable]
+	return value, ok
 }
 
 const allowedVariables = "allowed are ${.PVC.namespace}, ${.PVC.name}, ${.PVC.uid}, ${.PVC.labels.KEY}, " +
@@ -95,27 +89,24 @@ func parsePart(token string) (part, error) {
 }
 
 func parseVariable(name string) (part, error) {
-	for _, v := range variables() {
-		if name == v.name && !strings.HasSuffix(v.name, ".") {
-			return part{variable: v}, nil
-		}
-		key, ok := strings.CutPrefix(name, v.name)
-		if !ok || !strings.HasSuffix(v.name, ".") {
-			continue
-		}
-		// Annotation keys may have capitals in the prefix, and are else as label keys are.
-		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 {
-			return part{}, fmt.Errorf("%s is not the key of a label or annotation", quoted(key))
-		}
-		return part{variable: v, key: key}, nil
+	key, hasKey := strings.CutPrefix(name, variableLabel)
+	if !hasKey {
+		key, hasKey = strings.CutPrefix(name, variableAnnotation)
 	}
-	return part{}, fmt.Errorf("there is no variable ${%s}", plain(name))
+	// Annotation keys may have capitals in the prefix, and are else as label keys are.
+	if hasKey && len(validation.IsQualifiedName(strings.ToLower(key))) > 0 {
+		return part{}, fmt.Errorf("%s is not the key of a label or annotation", quoted(key))
+	}
+	if _, ok := valueOf(&corev1.PersistentVolumeClaim{}, name); !ok {
+		return part{}, fmt.Errorf("there is no variable ${%s}", plain(name))
+	}
+	return part{variable: name}, nil
 }
 
 func (p Pattern) checkLiterals() error {
 	var sample strings.Builder
 	for _, part := range p.parts {
-		if part.name != "" {
+		if part.variable != "" {
 			sample.WriteString("x")
 		}
 		sample.WriteString(part.literal)
@@ -139,21 +130,21 @@ func (p Pattern) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
 // expand refuses the empty string, because all claims without a value would share "team-", and
 // separators, because the pattern alone determines how deep a path is; only an annotation is a path.
 func (p part) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
-	if p.name == "" {
+	if p.variable == "" {
 		return p.literal, nil
 	}
-	value := p.value(claim, p.key)
+	value, _ := valueOf(claim, p.variable)
 	if value == "" {
 		return "", fmt.Errorf("%s is empty for this claim", p)
 	}
-	if p.name != variableAnnotation && strings.Contains(value, "/") {
+	if !strings.HasPrefix(p.variable, variableAnnotation) && strings.Contains(value, "/") {
 		return "", fmt.Errorf("%s is %s for this claim: it must be one component of a path", p, quoted(value))
 	}
 	return value, nil
 }
 
 // String returns the variable as it is written in a pattern.
-func (p part) String() string { return "${" + plain(p.name+p.key) + "}" }
+func (p part) String() string { return "${" + plain(p.variable) + "}" }
 
 // VolumeName names the volume of a claim.
 func VolumeName(claim types.UID) string { return wellknown.VolumePrefix + string(claim) }
@@ -171,7 +162,7 @@ func directoryName(claim *corev1.PersistentVolumeClaim) string {
 func (p Pattern) isUnique(claim *corev1.PersistentVolumeClaim) bool {
 	_, named := matchLabels(claim)[wellknown.LabelVolumeName]
 	return slices.ContainsFunc(p.parts, func(p part) bool {
-		return p.name == variableUID || p.name == variableVolume || p.name == variableName && !named
+		return p.variable == variableUID || p.variable == variableVolume || p.variable == variableName && !named
 	})
 }
 
