@@ -154,7 +154,7 @@ func newReplica(t *testing.T, change func(*options)) *replica {
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
 	w.manager, err = newManager(o, client.New(metricsNamespace, log), clients{
-		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), warnings: w.client, events: w.client, lease: w.client,
+		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), warnings: w.client, events: w.client, lease: w.client, reviews: w.client,
 	}, clock.New(metricsNamespace, time.Now, log))
 	if err != nil {
 		t.Fatal(err)

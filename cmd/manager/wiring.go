@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -62,8 +61,10 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 	return loops.Options{
 		Settings:  settings,
 		DNSSuffix: topology.DNSSuffix(network.Region),
-		Workers:   workers.Options{Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews},
-		Now:       m.clock.Now,
+		Workers: workers.Options{
+			Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews.AuthenticationV1().TokenReviews(),
+		},
+		Now: m.clock.Now,
 
 		JobsClient:    m.clients.jobs,
 		BindingClient: m.clients.bindings,
@@ -148,8 +149,7 @@ type clients struct {
 	warnings kubernetes.Interface // events of this type
 	events   kubernetes.Interface // of all others
 	lease    kubernetes.Interface
-
-	reviews authenticationv1.TokenReviewInterface
+	reviews  kubernetes.Interface // of workers' tokens
 }
 
 func newClients(config *rest.Config, o options, base *client.Program, apiClock *clock.Clock) (clients, error) {
@@ -169,10 +169,7 @@ func newClients(config *rest.Config, o options, base *client.Program, apiClock *
 	c.lease, errs[2] = client.NewClient(config, leaseQPS, leaseBurst, o.lease.RenewDeadline/2)
 	c.shared, errs[3] = dynamic.NewForConfig(config)
 	c.lists, errs[4] = metadata.NewForConfig(config)
-	reviews, err := client.NewClient(config, reviewQPS, reviewBurst, 0)
-	if errs[5] = err; err == nil {
-		c.reviews = reviews.AuthenticationV1().TokenReviews()
-	}
+	c.reviews, errs[5] = client.NewClient(config, reviewQPS, reviewBurst, 0)
 	if err := errors.Join(errs[:]...); err != nil {
 		return clients{}, fmt.Errorf("making clients for the apiserver: %w", err)
 	}

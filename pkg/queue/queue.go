@@ -92,8 +92,7 @@ func (q *Queue[K]) Run(ctx context.Context, workers int, enqueueAll func()) erro
 	if cause := context.Cause(ctx); errors.Is(cause, ErrInterrupted) {
 		cancel(cause)
 	}
-	timer := time.AfterFunc(q.options.DrainTimeout, func() { cancel(errCancelled) })
-	defer timer.Stop()
+	defer time.AfterFunc(q.options.DrainTimeout, func() { cancel(errCancelled) }).Stop()
 	running.Wait()
 	if errors.Is(context.Cause(working), errCancelled) {
 		return fmt.Errorf("ending loop %s: %w after %s", q.options.Name, errCancelled, q.options.DrainTimeout)

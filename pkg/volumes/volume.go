@@ -202,10 +202,7 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 			operation.UID, operation.GID = p.user(claim.GID)
 		}
 	}
-	var err error
-	if operation.Record, err = json.Marshal(newRecord(claim, class, choice)); err != nil {
-		return operations.Operation{}, refuse(err.Error())
-	}
+	operation.Record, _ = json.Marshal(newRecord(claim, class, choice)) // of texts and numbers
 	if size := len(operation.Record) + len(operation.Path); size > maxOperationBytes {
 		return operations.Operation{}, refuse(fmt.Sprintf("the claim's labels and its class's mount options take %d bytes, more than %d", size, maxOperationBytes))
 	}

@@ -255,15 +255,10 @@ func newCertificate() (certificate tls.Certificate, key string, err error) {
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().AddDate(100, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		return certificate, "", err
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		return certificate, "", err
-	}
-	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, hex.EncodeToString(sum[:]), nil
+	public, keyErr := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	sum := sha256.Sum256(public)
+	certificate = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
+	return certificate, hex.EncodeToString(sum[:]), errors.Join(err, keyErr)
 }
 
 func username(namespace string) string {

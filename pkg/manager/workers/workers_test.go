@@ -3,7 +3,10 @@ package workers
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -336,5 +339,20 @@ func TestNoHostIsNoChannel(t *testing.T) {
 	ended, err := c.Listen(t.Context())
 	if err != nil || ended() != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestKeyIsThatOfTheCertificate, as a worker reads it.
+func TestKeyIsThatOfTheCertificate(t *testing.T) {
+	certificate, key, err := newCertificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(certificate.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo); hex.EncodeToString(sum[:]) != key {
+		t.Error("the key has another hash")
 	}
 }
