@@ -99,9 +99,7 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 	switch {
 	case object.Spec.StorageClassName == wellknown.RootStorageClass:
 		return Root
-	case shared:
-		return Foreign
-	case object.Annotations[wellknown.AnnotationProvisionedBy] != provisioner:
+	case shared || object.Annotations[wellknown.AnnotationProvisionedBy] != provisioner:
 		return Foreign
 	}
 	if _, ok := object.Annotations[wellknown.AnnotationPath]; !ok {

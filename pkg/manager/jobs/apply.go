@@ -186,10 +186,8 @@ func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool
 		if err != nil {
 			return false, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 		}
-		for i := range pods.Items {
-			if metav1.IsControlledBy(&pods.Items[i], job) {
-				return true, nil
-			}
+		if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return metav1.IsControlledBy(&pod, job) }) {
+			return true, nil
 		}
 	}
 	return false, nil

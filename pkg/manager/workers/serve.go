@@ -115,15 +115,11 @@ func (c *Channel) record(job *batchv1.Job, batch int, report operations.Report) 
 	defer c.mu.Unlock()
 	w := c.workers[job.UID]
 	if w == nil {
-		w = &worker{}
+		w = &worker{reported: map[int]mountjobs.Reported{}}
 		c.workers[job.UID] = w
 	}
-	reported := maps.Clone(w.reported) // Reported gives it away
-	if reported == nil {
-		reported = map[int]mountjobs.Reported{}
-	}
-	reported[batch] = mountjobs.Reported{Report: report, At: c.options.Now()}
-	w.reported = reported
+	w.reported = maps.Clone(w.reported) // Reported gives it away
+	w.reported[batch] = mountjobs.Reported{Report: report, At: c.options.Now()}
 }
 
 // await waits until the Job has a batch after the one that was reported. A later request of the Job replaces this one.

@@ -60,9 +60,8 @@ type Options struct {
 
 // Channel is safe for concurrent use. The zero Channel has no workers.
 type Channel struct {
-	options Options
-	known   *cache.LRUExpireCache // of review, by the SHA-256 of the token
-	// OnReport is called when a worker has reported a batch, and OnWait when it begins to wait.
+	options  Options
+	known    *cache.LRUExpireCache // of review, by the SHA-256 of the token
 	onReport func(job *batchv1.Job, batch int)
 	onWait   func(job *batchv1.Job)
 	refused  *prometheus.CounterVec // by code
