@@ -178,7 +178,6 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	return m.lead(ctx, w)
 }
 
-// lead runs the loops until the context ends and the running syncs have finished.
 func (m *manager) lead(ctx context.Context, w workload) error {
 	if err := m.retry(ctx, "bringing the caches up to date", w.caches.Behind, w.caches.CaughtUp); err != nil {
 		return nil //nolint:nilerr // it only fails when the context ends
@@ -204,7 +203,6 @@ const (
 	firstRetry, maxRetry = 500 * time.Millisecond, 15 * time.Second
 )
 
-// wait is the condition that this replica waits for before it starts or leads.
 type wait struct {
 	doing  string // for users
 	since  time.Time

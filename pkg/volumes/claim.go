@@ -253,7 +253,6 @@ func dataSourceOf(spec corev1.PersistentVolumeClaimSpec) (r reference) {
 	return reference{}
 }
 
-// isClaim reports whether it is a claim of a namespace.
 func (r reference) isClaim(namespace string) bool {
 	return r.group == "" && r.kind == "PersistentVolumeClaim" && (r.namespace == "" || r.namespace == namespace)
 }

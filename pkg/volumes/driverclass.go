@@ -116,7 +116,6 @@ func setReuse(_ *Class, value string) error {
 	return nil
 }
 
-// setDriverParameters does for a class of the driver what setParameters does for one of ours.
 func (c *Class) setDriverParameters(given map[string]string) []string {
 	if mixed := ownParameters(given); len(mixed) > 0 {
 		return []string{fmt.Sprintf("parameter %s is for classes of the AWS EFS CSI driver, and %s for those of this provisioner: leave out one or the other",

@@ -85,7 +85,6 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 	return fmt.Errorf("a plan has a change that cannot be applied: %T", change)
 }
 
-// errBroken is the error for a volume that cannot be built from the record of a Job.
 var errBroken = errors.New("the operation's record cannot be used")
 
 // reported writes an event, if it has a reason, for an error that no retry can mend: the apiserver refuses a request,
@@ -108,7 +107,6 @@ func (c *Controller) reported(object events.Object, reason string, err error) er
 	return err
 }
 
-// errBehind is the error for caches that have not observed yet what the apiserver has.
 var errBehind = errors.New("the cache is behind the apiserver")
 
 func (c *Controller) create(ctx context.Context, s decide.State, creation decide.CreateVolume) error {

@@ -112,7 +112,6 @@ func (p *claimPlanner) abandon(last Attempt) bool {
 	return true
 }
 
-// reportConflict warns of a volume with the name that only the claim's volume may have.
 func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
 	if !p.isWanted() || object.DeletionTimestamp != nil {
 		return

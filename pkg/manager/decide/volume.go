@@ -67,12 +67,10 @@ func (p *volumePlanner) reportSkipped(reason operations.Reason, why string) {
 	p.add(event)
 }
 
-// makerJobs returns the Jobs from whose outcomes the volume would be created again.
 func (p *volumePlanner) makerJobs() []string {
 	return p.jobsOf(p.volume.Name, func(Attempt) bool { return true })
 }
 
-// withoutFileSystem ends a volume whose file system no longer exists: nothing is left to clean up.
 func (p *volumePlanner) withoutFileSystem() {
 	object, hasFinalizer := p.volume.Object, slices.Contains(p.volume.Object.Finalizers, wellknown.FinalizerVolume)
 	if hasFinalizer {
@@ -225,8 +223,6 @@ func (p *volumePlanner) cleanUp() {
 	}
 }
 
-// notAlone returns the message for a directory that stays although its last owner in the ledger leaves, because of
-// a volume that is not adopted.
 func notAlone(unadopted *corev1.PersistentVolume) string {
 	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
 		"it is adopted while it is Bound to its claim. If its data is not needed, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",

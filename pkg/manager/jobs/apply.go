@@ -179,7 +179,7 @@ func (c *Controller) isUsed(id string) bool {
 	})
 }
 
-// isBehind reads live whether Jobs that seem to be over without an outcome have pods.
+// isBehind reads live whether podless Jobs have pods.
 func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool, error) {
 	for _, job := range podless {
 		pods, err := c.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})

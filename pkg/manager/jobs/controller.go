@@ -40,14 +40,10 @@ import (
 
 // Options say how the loop works.
 type Options struct {
-	// Jobs are what an administrator chose for every Job.
-	Jobs mountjobs.Settings
-	// Batch is how many operations one Job carries at most.
-	Batch int
-	// SweepDelay is how long trash waits for more; 0 is the default.
-	SweepDelay time.Duration
-	// SurveyInterval is the time between two surveys of a file system; 0 is never, unless one is requested.
-	SurveyInterval time.Duration
+	Jobs           mountjobs.Settings
+	Batch          int           // operations in one batch of a Job at most
+	SweepDelay     time.Duration // that of background.Sweep; 0 is the default
+	SurveyInterval time.Duration // that of background.Survey
 	Usage          Usage
 	// Workers is the channel to those that wait for more operations; nil is one without workers.
 	Workers *workers.Channel

@@ -34,11 +34,9 @@ type state struct {
 	// agents are those on nodes that take Jobs, and noNode says that there is no such node at all.
 	agents []*corev1.Pod
 	noNode bool
-	// sweepDelay is how long trash waits for more.
-	sweepDelay time.Duration
-	// surveyInterval is the time between two surveys, and otherSurveys counts those of other file systems.
-	surveyInterval time.Duration
-	otherSurveys   func() int
+	// These are for sweep and survey.
+	sweepDelay, surveyInterval time.Duration
+	otherSurveys               func() int
 }
 
 // mountJob is a mount Job, or a clone Job, and what became of it.

@@ -277,7 +277,6 @@ func makes(job string, o operations.Operation) string {
 	return fmt.Sprintf("Job %s makes directory %s", job, o.Path)
 }
 
-// podlessOf are those of some Jobs that seem to be over without an outcome.
 func (s state) podlessOf(all []mountJob) (jobs []*batchv1.Job) {
 	for i := range all {
 		m := &all[i]
