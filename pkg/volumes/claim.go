@@ -167,7 +167,7 @@ func (c *Claim) setLabel(key, value string, class Class) string {
 		return refusedFileSystem(value, class)
 	case wellknown.LabelReclaimPolicy:
 		c.ReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(value)
-		if !isReclaimPolicy(value) {
+		if !isReclaimPolicy(c.ReclaimPolicy) {
 			return "write Delete or Retain"
 		}
 	default:

@@ -65,15 +65,15 @@ func (c *Class) setReclaimPolicy(policy *corev1.PersistentVolumeReclaimPolicy) [
 	if policy != nil {
 		c.ReclaimPolicy = *policy
 	}
-	if !isReclaimPolicy(string(c.ReclaimPolicy)) {
+	if !isReclaimPolicy(c.ReclaimPolicy) {
 		return []string{fmt.Sprintf("reclaimPolicy is %s: write Delete or Retain", quoted(string(c.ReclaimPolicy)))}
 	}
 	return nil
 }
 
 // isReclaimPolicy leaves out Recycle, which would empty a directory without asking its owners.
-func isReclaimPolicy(policy string) bool {
-	return policy == string(corev1.PersistentVolumeReclaimDelete) || policy == string(corev1.PersistentVolumeReclaimRetain)
+func isReclaimPolicy(policy corev1.PersistentVolumeReclaimPolicy) bool {
+	return policy == corev1.PersistentVolumeReclaimDelete || policy == corev1.PersistentVolumeReclaimRetain
 }
 
 func (c *Class) setMountOptions(options []string) (findings []string) {

@@ -202,15 +202,11 @@ func (e Existing) Objects(provisioner string) (*corev1.PersistentVolume, *corev1
 	if err := e.check(); err != nil {
 		return nil, nil, err
 	}
-	kept := record{FileSystemID: e.FileSystemID, Keep: e.Class.KeepDeleted}
+	kept := record{FileSystemID: e.FileSystemID, Keep: e.Class.KeepDeleted, Policy: e.Policy}
 	volume, claim := Reserved{
-		VolumeMeta: metav1.ObjectMeta{
-			Name: e.Name, Annotations: kept.annotations(e.Path, e.GID, provisioner),
-			Labels:     map[string]string{wellknown.LabelFileSystemID: e.FileSystemID},
-			Finalizers: finalizers(e.Policy),
-		},
-		ClaimMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim, UID: e.ClaimUID},
-		Class:     e.Class.Name, AccessModes: e.AccessModes, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
+		VolumeMeta: kept.meta(e.Name, e.Path, e.GID, provisioner),
+		ClaimMeta:  metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim, UID: e.ClaimUID},
+		Class:      e.Class.Name, AccessModes: e.AccessModes, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
 		MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
 	}.Objects()
 	if e.AccessPointID != "" {
@@ -249,7 +245,7 @@ func (e Existing) checkRest() error {
 		return fmt.Errorf("the volume's name %s is not for the claim uid %s", e.Name, e.OwnerUID)
 	case e.Port < 1 || e.Port > wellknown.MaxPort:
 		return fmt.Errorf("file system %s has no local port yet", e.FileSystemID)
-	case !isReclaimPolicy(string(e.Policy)):
+	case !isReclaimPolicy(e.Policy):
 		return fmt.Errorf("the reclaim policy is %s: write Retain or Delete", quoted(string(e.Policy)))
 	case e.Size.Sign() <= 0:
 		return errors.New("the size is not above 0")

@@ -22,7 +22,7 @@ import (
 // ReclaimPolicyOf returns the reclaim policy of the volume of an operation of Begin, or "" for another operation.
 func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeReclaimPolicy {
 	r, _ := decodeRecord(operation)
-	return corev1.PersistentVolumeReclaimPolicy(r.Policy)
+	return r.Policy
 }
 
 // FromOperation builds the volume of a finished operation of Begin from the operation, the port that
@@ -35,21 +35,13 @@ func FromOperation(operation operations.Operation, port, gid int, provisioner st
 	if err := checkVolume(operation, r, port); err != nil {
 		return nil, fmt.Errorf("building volume %s: %w", operation.Volume, err)
 	}
-	policy := corev1.PersistentVolumeReclaimPolicy(r.Policy)
-	volume := Reserved{
-		VolumeMeta: metav1.ObjectMeta{
-			Name:        operation.Volume,
-			Annotations: r.annotations(operation.Path, gid, provisioner),
-			Labels:      maps.Clone(r.Labels),
-			Finalizers:  finalizers(policy),
-		},
+	return Reserved{
+		VolumeMeta: r.meta(operation.Volume, operation.Path, gid, provisioner),
 		// The binder binds the volume to this claim only.
 		ClaimMeta: metav1.ObjectMeta{Namespace: operation.Namespace, Name: operation.Claim, UID: types.UID(operation.ClaimUID)},
-		Class:     r.Class, AccessModes: r.accessModes(), Policy: policy, Size: r.Size, Zone: r.Zone,
+		Class:     r.Class, AccessModes: r.accessModes(), Policy: r.Policy, Size: r.Size, Zone: r.Zone,
 		MountOptions: r.mountOptions(), Port: port, Path: operation.Path,
-	}.volume()
-	metav1.SetMetaDataLabel(&volume.ObjectMeta, wellknown.LabelFileSystemID, r.FileSystemID)
-	return volume, nil
+	}.volume(), nil
 }
 
 // checkVolume repeats the most important checks, because the operation was read from an annotation.
@@ -70,19 +62,21 @@ func checkVolume(operation operations.Operation, r record, port int) error {
 	return nil
 }
 
-func (r record) annotations(path string, gid int, provisioner string) map[string]string {
-	annotations := map[string]string{
+func (r record) meta(volume, path string, gid int, provisioner string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Name: volume, Labels: maps.Clone(r.Labels), Finalizers: finalizers(r.Policy)}
+	metav1.SetMetaDataLabel(&meta, wellknown.LabelFileSystemID, r.FileSystemID)
+	meta.Annotations = map[string]string{
 		wellknown.AnnotationProvisionedBy: provisioner,
 		wellknown.AnnotationFileSystemID:  r.FileSystemID,
 		wellknown.AnnotationPath:          path,
 	}
 	if gid > 0 {
-		annotations[wellknown.AnnotationGID] = fmt.Sprint(gid)
+		meta.Annotations[wellknown.AnnotationGID] = fmt.Sprint(gid)
 	}
 	if r.Keep != "" {
-		annotations[wellknown.AnnotationKeepDeleted] = r.Keep
+		meta.Annotations[wellknown.AnnotationKeepDeleted] = r.Keep
 	}
-	return annotations
+	return meta
 }
 
 func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {
@@ -100,16 +94,16 @@ func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {
 // fits the directory that was made even if claim or class have changed since. Hundreds of operations share an
 // annotation, so defaults are left out.
 type record struct {
-	FileSystemID string            `json:"fs"`
-	Size         resource.Quantity `json:"size"`
-	AccessModes  []string          `json:"modes"` // RWO, ROX, RWX, RWOP
-	Class        string            `json:"class"`
-	Policy       string            `json:"policy"`
-	MountOptions string            `json:"options,omitempty"` // with commas between; "" is the default
-	Labels       map[string]string `json:"labels,omitempty"`
-	Zone         string            `json:"zone,omitempty"`
-	Keep         string            `json:"keep,omitempty"`
-	Point        *pointRecord      `json:"point,omitempty"`
+	FileSystemID string                               `json:"fs"`
+	Size         resource.Quantity                    `json:"size"`
+	AccessModes  []string                             `json:"modes"` // RWO, ROX, RWX, RWOP
+	Class        string                               `json:"class"`
+	Policy       corev1.PersistentVolumeReclaimPolicy `json:"policy"`
+	MountOptions string                               `json:"options,omitempty"` // with commas between; "" is the default
+	Labels       map[string]string                    `json:"labels,omitempty"`
+	Zone         string                               `json:"zone,omitempty"`
+	Keep         string                               `json:"keep,omitempty"`
+	Point        *pointRecord                         `json:"point,omitempty"`
 }
 
 func newRecord(claim Claim, class Class, choice Choice) record {
@@ -117,7 +111,7 @@ func newRecord(claim Claim, class Class, choice Choice) record {
 		FileSystemID: choice.FileSystemID,
 		Size:         claim.Capacity,
 		Class:        class.Name,
-		Policy:       string(claim.ReclaimPolicy),
+		Policy:       claim.ReclaimPolicy,
 		MountOptions: strings.Join(class.MountOptions, ","),
 		Labels:       claim.Labels,
 		Zone:         choice.Zone,
