@@ -149,12 +149,8 @@ func (p *claimPlanner) refuse(cause, why string) {
 func (p *claimPlanner) create(a Attempt) Plan {
 	creation := CreateVolume{Attempt: a}
 	port := p.Targets.Port(a.FileSystemID)
-	if point, ok := volumes.PointOf(a.Operation); ok && port != 0 {
-		creation.IAM = point.IAM
-		var ready bool
-		if creation.AccessPointID, creation.PointPort, ready = p.point(point); !ready {
-			return p.annotated()
-		}
+	if point, ok := volumes.PointOf(a.Operation); ok && port != 0 && !p.point(point, &creation) {
+		return p.annotated()
 	}
 	switch {
 	case port != 0:

@@ -9,8 +9,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// point plans the access point of a volume whose directory is made, and returns it, and whether the volume can be
-// created. For a claim that is gone, only the deletion of the volume follows, of which no access point is needed.
+// point plans the access point of a volume whose directory is made, and reports whether the volume can be created, with
+// it. For a claim that is gone, only the deletion of the volume follows, of which no access point is needed.
 //
 //	claim    access point     local port   what is done
 //	exists   none             none         created
@@ -20,15 +20,17 @@ import (
 //	gone     made             any          the volume is created with it
 //	gone     may be made      none         nothing: it is listed
 //	gone     none             none         the volume is created without it
-func (p *claimPlanner) point(want volumes.Point) (id string, port int, ready bool) {
+func (p *claimPlanner) point(want volumes.Point, creation *CreateVolume) (ready bool) {
 	id, problem := p.Points.Made(want.Volume)
+	if p.Claim == nil && id == "" {
+		return p.Points.GiveUp(want)
+	}
 	tunnel := p.Targets.Tunnels[ports.Key{FileSystem: want.FileSystemID, AccessPoint: id}]
+	creation.AccessPointID, creation.PointPort, creation.IAM = id, tunnel.Port, want.IAM
 	p.progress = Verdict{status.PointIsMade, fmt.Sprintf("the access point of directory %s is made", want.Path)}
 	switch {
-	case p.Claim == nil && id == "":
-		return "", 0, p.Points.GiveUp(want)
 	case p.Claim == nil:
-		return id, tunnel.Port, true
+		return true
 	case id == "":
 		p.add(CreatePoint{want})
 	case tunnel.Port == 0 && tunnel.Problem != "":
@@ -39,7 +41,7 @@ func (p *claimPlanner) point(want volumes.Point) (id string, port int, ready boo
 	if problem != (Verdict{}) {
 		p.reportWait(problem.Cause, problem.Message)
 	}
-	return id, tunnel.Port, tunnel.Port != 0
+	return tunnel.Port != 0
 }
 
 // isPointDeleted plans the deletion of the access point of a volume whose directory is dealt with, and reports whether
