@@ -53,11 +53,7 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 	if len(i.fileSystems) != 1 {
 		return fmt.Errorf("name the file system with --file-system: want one of %s", strings.Join(i.fileSystems, ", "))
 	}
-	targets, err := i.Targets()
-	if err != nil {
-		return err
-	}
-	cluster, err := i.runner.Cluster(ctx, i.cluster, i.Provisioner, targets)
+	cluster, err := i.runner.Cluster(ctx, i.cluster, i.Provisioner, i.targets)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -28,6 +30,7 @@ type installation struct {
 	connection
 	*inspect.Snapshot
 	runner      ledger.Runner
+	targets     map[string]ports.Target
 	cluster     string // the uid that ledgers have of it
 	fileSystems []string
 }
@@ -61,6 +64,9 @@ func (p *plugin) locate(ctx context.Context, image string, ids []string) (instal
 	if err != nil {
 		return i, err
 	}
+	if i.targets, err = i.Targets(); err != nil {
+		return i, err
+	}
 	if i.fileSystems, err = i.chosen(ids); err != nil {
 		return i, err
 	}
@@ -79,9 +85,8 @@ func (p *plugin) locate(ctx context.Context, image string, ids []string) (instal
 
 // isUsed reports whether volumes are on a server of one's own.
 func (i installation) isUsed(ctx context.Context, fileSystem string) (bool, error) {
-	targets, err := i.Targets()
-	if err != nil || !targets[fileSystem].ClientCertificate {
-		return false, err
+	if !i.targets[fileSystem].ClientCertificate {
+		return false, nil
 	}
 	all, err := i.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -95,9 +100,9 @@ func (i installation) isUsed(ctx context.Context, fileSystem string) (bool, erro
 
 // chosen returns the file systems of the flag, or all.
 func (i installation) chosen(ids []string) ([]string, error) {
-	all, err := i.FileSystems()
-	if err != nil || len(ids) == 0 {
-		return all, err
+	all := slices.Sorted(maps.Keys(i.targets))
+	if len(ids) == 0 {
+		return all, nil
 	}
 	for _, id := range ids {
 		if !slices.Contains(all, id) {

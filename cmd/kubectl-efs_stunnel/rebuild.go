@@ -87,15 +87,11 @@ func (p *plugin) rebuild() *cobra.Command {
 
 func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags) error {
 	lost := &requests.Lost{Cluster: cmp.Or(f.cluster, i.cluster), Force: f.force}
-	targets, err := i.Targets()
-	if err != nil {
-		return err
-	}
 	points, err := p.readPoints(f.accessPoints, i.fileSystems)
 	if err != nil {
 		return err
 	}
-	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, targets, *lost, rebuild.Rebuild{
+	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, i.targets, *lost, rebuild.Rebuild{
 		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner, Points: points},
 		Choice:  f.choice(), Namespace: *p.flags.Namespace, Retained: f.retained,
 	})

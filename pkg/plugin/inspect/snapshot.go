@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -205,20 +204,14 @@ func IsOurs(event corev1.Event) bool {
 	return cmp.Or(event.Source.Component, event.ReportingController) == eventComponent
 }
 
-// FileSystems returns the ids in the table. The error says why it cannot be read.
-func (s *Snapshot) FileSystems() ([]string, error) {
+// Targets returns what the table has. The error says why it cannot be read.
+func (s *Snapshot) Targets() (map[string]ports.Target, error) {
 	switch {
 	case s.lacks("configmaps"):
 		return nil, fmt.Errorf("you have no right to read ConfigMap %s in namespace %s", wellknown.TargetsConfigMap, s.Namespace)
 	case s.Table == nil:
 		return nil, fmt.Errorf("there is no ConfigMap %s in namespace %s: name the installation's with --system-namespace", wellknown.TargetsConfigMap, s.Namespace)
 	}
-	targets, err := s.Targets()
-	return slices.Sorted(maps.Keys(targets)), err
-}
-
-// Targets returns what the table has.
-func (s *Snapshot) Targets() (map[string]ports.Target, error) {
 	table, _, err := ports.DecodeLenient([]byte(s.Table.Data[wellknown.TargetsKey]))
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
