@@ -136,11 +136,11 @@ func (p *plugin) confirm(yes bool, question string) error {
 }
 
 // printRows prints a list, and that it is empty.
-func printRows[T any](p *plugin, items []T, none string, rows func([]T) [][]string) error {
+func printRows[T any](p *plugin, items []T, none string, rows [][]string) error {
 	if len(items) == 0 && p.output == "" {
 		fmt.Fprintln(p.streams.ErrOut, none)
 	}
-	return printing.WriteRows(p.streams.Out, p.output, append([]T{}, items...), rows)
+	return printing.WriteRows(p.streams.Out, p.output, items, rows)
 }
 
 func (p *plugin) owners() *cobra.Command {
@@ -178,9 +178,7 @@ func (p *plugin) printOwners(ctx context.Context, i installation, items []ledger
 		}
 	}
 	objects.SetStates(items)
-	return printRows(p, items, "No ledger has such an owner.", func(items []ledger.OwnerItem) [][]string {
-		return ledger.OwnerRows(items, i.cluster)
-	})
+	return printRows(p, items, "No ledger has such an owner.", ledger.OwnerRows(items, i.cluster))
 }
 
 func (p *plugin) ownersRelease() *cobra.Command {

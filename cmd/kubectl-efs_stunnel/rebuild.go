@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -120,7 +119,7 @@ func (p *plugin) sayOthers(others map[string]int) {
 func (p *plugin) finish(ctx context.Context, i installation, items []rebuild.Item, lost *requests.Lost, f outliveFlags) error {
 	planned := rebuild.Count(items, rebuild.Planned)
 	if !f.apply {
-		if err := p.printItems(p.streams.ErrOut, "", items); err != nil {
+		if err := printing.WriteRows(p.streams.ErrOut, "", items, rebuild.Rows(items)); err != nil {
 			return err
 		}
 		if planned > 0 {
@@ -129,7 +128,7 @@ func (p *plugin) finish(ctx context.Context, i installation, items []rebuild.Ite
 		return errors.Join(rebuild.PrintObjects(p.streams.Out, p.output, items), incomplete(items))
 	}
 	failed := p.carryOut(ctx, i, items, lost, f.timeout)
-	if err := p.printItems(p.streams.Out, p.output, items); err != nil {
+	if err := printing.WriteRows(p.streams.Out, p.output, items, rebuild.Rows(items)); err != nil {
 		return err
 	}
 	p.say("applied", fmt.Sprintf("%d of %d planned", rebuild.Count(items, rebuild.Done), planned))
@@ -146,15 +145,6 @@ func (p *plugin) carryOut(ctx context.Context, i installation, items []rebuild.I
 	}
 	progress.step("waiting until the claims are bound")
 	return i.runner.AwaitBound(ctx, items, timeout)
-}
-
-// printItems prints copies without the objects: the printer replaces what no terminal should get.
-func (p *plugin) printItems(out io.Writer, format string, items []rebuild.Item) error {
-	shown := append([]rebuild.Item{}, items...)
-	for i := range shown {
-		shown[i].Adoption, shown[i].NewVolume, shown[i].NewClaim = nil, nil, nil
-	}
-	return printing.WriteRows(out, format, shown, rebuild.Rows)
 }
 
 // incomplete returns an error unless everything that was asked for is there, or is planned.

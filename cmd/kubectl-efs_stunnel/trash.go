@@ -41,9 +41,7 @@ func (p *plugin) trashList() *cobra.Command {
 }
 
 func (p *plugin) printTrash(i installation, items []ledger.TrashItem) error {
-	return printRows(p, items, "Nothing found in the trash.", func(items []ledger.TrashItem) [][]string {
-		return ledger.TrashRows(items, i.cluster, i.Now)
-	})
+	return printRows(p, items, "Nothing found in the trash.", ledger.TrashRows(items, i.cluster, i.Now))
 }
 
 func (p *plugin) trashEmpty() *cobra.Command {

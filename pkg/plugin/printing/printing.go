@@ -79,7 +79,7 @@ func clean(value reflect.Value) {
 		}
 	case reflect.Struct:
 		for field, content := range value.Fields() {
-			if field.IsExported() { // no other is printed
+			if field.IsExported() && field.Tag.Get("json") != "-" { // no other is printed
 				clean(content)
 			}
 		}
@@ -155,22 +155,22 @@ func Short(message string) string {
 	return message
 }
 
-// WriteRows prints a value as JSON or YAML, or as the rows of a table, of which the first has the headings.
-// It cleans the value as Write does.
-func WriteRows[T any](out io.Writer, format string, value T, rows func(T) [][]string) error {
-	return Write(out, format, &tabular[T]{Value: value, rows: rows}, time.Time{})
+// WriteRows prints a list as JSON or YAML, or the rows of its table, of which the first has the headings. What it cleans
+// is a copy of the list.
+func WriteRows[T any](out io.Writer, format string, list []T, rows [][]string) error {
+	return Write(out, format, &tabular[T]{append([]T{}, list...), rows}, time.Time{})
 }
 
 type tabular[T any] struct {
-	Value T
-	rows  func(T) [][]string
+	List  []T
+	Table [][]string
 }
 
 // Print implements Report.
-func (t *tabular[T]) Print(w *Writer, _ time.Time) { w.Rows(t.rows(t.Value)) }
+func (t *tabular[T]) Print(w *Writer, _ time.Time) { w.Rows(t.Table) }
 
-// MarshalJSON writes the value alone.
-func (t *tabular[T]) MarshalJSON() ([]byte, error) { return json.Marshal(t.Value) }
+// MarshalJSON writes the list alone.
+func (t *tabular[T]) MarshalJSON() ([]byte, error) { return json.Marshal(t.List) }
 
 // Count returns a number of things in words.
 func Count(n int, noun string) string {
