@@ -60,7 +60,7 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 	if cluster.Points, err = p.readPoints(f.accessPoints, i.fileSystems); err != nil {
 		return err
 	}
-	plan := rebuild.Import{Cluster: cluster, Choice: f.choice(), FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
+	plan := rebuild.Import{Cluster: cluster, Choice: f.Choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
 	items, err := p.planImport(ctx, i, plan, args, f)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 }
 
 // check wants one way to choose directories. The namespace is the one that was asked for, or "".
-func (f importFlags) check(args []string, namespace string) error {
+func (f *importFlags) check(args []string, namespace string) error {
 	ways := 0
 	for _, given := range []bool{len(args) > 0, f.list != "", f.pattern != "", f.from != ""} {
 		if given {

@@ -23,19 +23,20 @@ const defaultSize = "1Gi"
 
 // outliveFlags are the flags of the commands that make volumes of directories.
 type outliveFlags struct {
-	class, policy, accessMode string
-	size                      resource.QuantityValue
-	apply                     bool
-	timeout                   time.Duration
+	rebuild.Choice // its size is set by check
+	size           resource.QuantityValue
+	apply          bool
+	timeout        time.Duration
 }
 
 func (f *outliveFlags) add(command *cobra.Command, class, classUsage string) {
 	f.size.Quantity = resource.MustParse(defaultSize)
 	flags := command.Flags()
-	flags.StringVar(&f.class, "class", class, classUsage)
-	flags.StringVar(&f.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "reclaim policy of the volumes: Retain or Delete")
+	flags.StringVar(&f.Class, "class", class, classUsage)
+	flags.StringVar((*string)(&f.Policy), "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "reclaim policy of the volumes: Retain or Delete")
 	flags.Var(&f.size, "size", "size of volumes and claims")
-	flags.StringVar(&f.accessMode, "access-mode", string(corev1.ReadWriteMany), "access mode of volumes and claims")
+	flags.StringVar((*string)(&f.AccessMode), "access-mode", string(corev1.ReadWriteMany),
+		"access mode of volumes and claims")
 	flags.BoolVar(&f.apply, "apply", false, "create them; without it they are only printed")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait until the claims are bound")
 	_ = command.RegisterFlagCompletionFunc("reclaim-policy", cobra.FixedCompletions(
@@ -43,17 +44,11 @@ func (f *outliveFlags) add(command *cobra.Command, class, classUsage string) {
 }
 
 func (f *outliveFlags) check() error {
-	if f.policy != string(corev1.PersistentVolumeReclaimRetain) && f.policy != string(corev1.PersistentVolumeReclaimDelete) {
-		return fmt.Errorf("--reclaim-policy %q: want Retain or Delete", f.policy)
+	if f.Policy != corev1.PersistentVolumeReclaimRetain && f.Policy != corev1.PersistentVolumeReclaimDelete {
+		return fmt.Errorf("--reclaim-policy %q: want Retain or Delete", f.Policy)
 	}
+	f.Size = f.size.Quantity
 	return nil
-}
-
-func (f *outliveFlags) choice() rebuild.Choice {
-	return rebuild.Choice{
-		Class: f.class, Policy: corev1.PersistentVolumeReclaimPolicy(f.policy), Size: f.size.Quantity,
-		AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
-	}
 }
 
 type rebuildFlags struct {
@@ -92,7 +87,7 @@ func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags)
 	}
 	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, i.targets, *lost, rebuild.Rebuild{
 		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner, Points: points},
-		Choice:  f.choice(), Namespace: *p.flags.Namespace, Retained: f.retained,
+		Choice:  f.Choice, Namespace: *p.flags.Namespace, Retained: f.retained,
 	})
 	if err != nil {
 		return err

@@ -105,9 +105,10 @@ func (p *plugin) empty(ctx context.Context, i installation, choice ledger.TrashC
 }
 
 type restoreFlags struct {
-	name, class, volumeName, accessMode string
-	size                                resource.QuantityValue
-	timeout                             time.Duration
+	ledger.Restore
+	class   string
+	size    resource.QuantityValue
+	timeout time.Duration
 }
 
 func (p *plugin) trashRestore() *cobra.Command {
@@ -119,41 +120,39 @@ func (p *plugin) trashRestore() *cobra.Command {
 			"The new claim has a directory of its own, unless --volume-name says where.",
 		Example: "  kubectl efs-stunnel trash restore reports -n team\n  kubectl efs-stunnel trash restore reports -n team --name old-reports --size 10Gi",
 		Args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, i installation, args []string) error { return p.restore(ctx, i, args[0], f) })
+	}, func(ctx context.Context, i installation, args []string) error {
+		f.Cluster, f.Provisioner, f.Claim, f.Size = i.cluster, i.Provisioner, args[0], f.size.Quantity
+		return p.restore(ctx, i, f)
+	})
 	flags := command.Flags()
-	flags.StringVar(&f.name, "name", "", "name of the new claim (default: that of the deleted one)")
+	flags.StringVar(&f.Name, "name", "", "name of the new claim (default: that of the deleted one)")
 	flags.StringVar(&f.class, "class", "", "storage class of the new claim (default: that of the deleted one)")
-	flags.StringVar(&f.volumeName, "volume-name", "", "label volume_name of the new claim")
+	flags.StringVar(&f.VolumeName, "volume-name", "", "label volume_name of the new claim")
 	flags.Var(&f.size, "size", "size of the new claim")
-	flags.StringVar(&f.accessMode, "access-mode", string(corev1.ReadWriteMany), "access mode of the new claim")
+	flags.StringVar((*string)(&f.AccessMode), "access-mode", string(corev1.ReadWriteMany), "access mode of the new claim")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the new claim is bound")
 	return command
 }
 
-func (p *plugin) restore(ctx context.Context, i installation, claim string, f restoreFlags) error {
-	namespace, err := i.client.CoreV1().Namespaces().Get(ctx, p.namespace(), metav1.GetOptions{})
-	if err != nil {
+func (p *plugin) restore(ctx context.Context, i installation, f restoreFlags) (err error) {
+	if f.Namespace, err = i.client.CoreV1().Namespaces().Get(ctx, p.namespace(), metav1.GetOptions{}); err != nil {
 		return err
 	}
 	items, err := i.runner.ListTrash(ctx, i.fileSystems)
 	if err != nil {
 		return err
 	}
-	r := ledger.Restore{
-		Cluster: i.cluster, Provisioner: i.Provisioner, Namespace: namespace, Claim: claim, Name: f.name,
-		VolumeName: f.volumeName, Size: f.size.Quantity, AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
-	}
-	item, err := r.Find(items)
+	item, err := f.Find(items)
 	if err != nil {
 		return err
 	}
-	r.Name, f.class = cmp.Or(r.Name, item.Claim), cmp.Or(f.class, item.Class)
-	return p.restoreItem(ctx, i, r, item, f)
+	f.Name, f.class = cmp.Or(f.Name, item.Claim), cmp.Or(f.class, item.Class)
+	return p.restoreItem(ctx, i, item, f)
 }
 
-func (p *plugin) restoreItem(ctx context.Context, i installation, r ledger.Restore, item ledger.TrashItem, f restoreFlags) error {
+func (p *plugin) restoreItem(ctx context.Context, i installation, item ledger.TrashItem, f restoreFlags) error {
 	if f.class == "" {
-		return fmt.Errorf("the trash does not say which class claim %s had: name one with --class", r.Claim)
+		return fmt.Errorf("the trash does not say which class claim %s had: name one with --class", f.Claim)
 	}
 	object, err := i.client.StorageV1().StorageClasses().Get(ctx, f.class, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -162,20 +161,19 @@ func (p *plugin) restoreItem(ctx context.Context, i installation, r ledger.Resto
 	if err != nil {
 		return err
 	}
-	claim, class, err := r.Object(item, object)
+	claim, class, err := f.Object(item, object)
 	if err != nil {
 		return err
 	}
 	claim, err = i.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("claim %s/%s exists: choose another name with --name", r.Namespace.Name, r.Name)
+		return fmt.Errorf("claim %s/%s exists: choose another name with --name", f.Namespace.Name, f.Name)
 	}
 	if err != nil {
 		return err
 	}
-	name := claim.Namespace + "/" + claim.Name
 	if class.WaitsForNode {
-		p.say("claim "+name, "created; it gets the directory when a pod uses it")
+		p.say("claim "+claim.Namespace+"/"+claim.Name, "created; it gets the directory when a pod uses it")
 		return nil
 	}
 	return p.awaitRestored(ctx, i, claim, f.timeout)
