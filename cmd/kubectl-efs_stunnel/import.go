@@ -106,8 +106,6 @@ func (p *plugin) planImport(ctx context.Context, i installation, plan rebuild.Im
 	for _, w := range wanted {
 		request.Paths = append(request.Paths, w.Path)
 	}
-	slices.Sort(request.Paths)
-	request.Paths = slices.Compact(request.Paths)
 	found, ledger, err := i.runner.Directories(ctx, plan.FileSystem, request)
 	if err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func (r Runner) adopt(ctx context.Context, items []rebuild.Item, cluster string,
 		}
 	}
 	for id, all := range volumes {
-		for _, piece := range pieces(all, false) {
+		for _, piece := range pieces(all) {
 			adoption := &requests.Adoption{Cluster: cluster, Lost: lost, Volumes: piece}
 			wanted[id] = append(wanted[id], requests.Request{Do: requests.AdoptVolumes, Adoption: adoption})
 		}

@@ -158,13 +158,14 @@ func (r Runner) read(ctx context.Context, fileSystem string, job *batchv1.Job, a
 	return nil
 }
 
-// directoryRequests lists directories in as many requests as their paths need.
+// directoryRequests lists directories, each once, in as many requests as their paths need.
 func directoryRequests(wanted requests.Directories) (all []requests.Request) {
-	for _, paths := range pieces(wanted.Paths, len(wanted.Patterns) > 0) {
-		all = append(all, requests.Request{
-			Do: requests.ListDirectories, Directories: &requests.Directories{Paths: paths, Patterns: wanted.Patterns},
-		})
-		wanted.Patterns = nil
+	if len(wanted.Patterns) > 0 {
+		patterns := &requests.Directories{Patterns: wanted.Patterns}
+		all = append(all, requests.Request{Do: requests.ListDirectories, Directories: patterns})
+	}
+	for _, paths := range pieces(slices.Compact(slices.Sorted(slices.Values(wanted.Paths)))) {
+		all = append(all, requests.Request{Do: requests.ListDirectories, Directories: &requests.Directories{Paths: paths}})
 	}
 	return all
 }
@@ -172,11 +173,8 @@ func directoryRequests(wanted requests.Directories) (all []requests.Request) {
 // pieceBytes leaves room in a request for what is not in its list.
 const pieceBytes = requests.MaxRequestBytes - 4<<10
 
-// pieces splits a list so that each piece fits in a request. An empty list is a piece if it is wanted.
-func pieces[T any](items []T, emptyToo bool) [][]T {
-	if len(items) == 0 && emptyToo {
-		return [][]T{nil}
-	}
+// pieces splits a list so that each piece fits in a request.
+func pieces[T any](items []T) [][]T {
 	var all [][]T
 	size := 0
 	for _, item := range items {
@@ -203,17 +201,15 @@ func (r Runner) logs(ctx context.Context, pod string) (io.ReadCloser, error) {
 func (r Runner) awaitPod(ctx context.Context, fileSystem string, job *batchv1.Job) (pod *corev1.Pod, err error) {
 	start, said := time.Now(), ""
 	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		if pod, err = r.podOf(ctx, job); err != nil || hasStarted(pod) {
-			return true, err
-		}
+		// The Job comes first: a container that has not started after the end of its Job never will.
 		current, err := r.Client.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, fmt.Errorf("reading Job %s: %w", job.Name, err)
 		}
+		if pod, err = r.podOf(ctx, job); err != nil || hasStarted(pod) {
+			return true, err
+		}
 		if mountjobs.IsOver(current) {
-			if pod, err = r.podOf(ctx, job); err != nil || hasStarted(pod) { // since it was read first
-				return true, err
-			}
 			return false, fmt.Errorf("waiting for Job %s, which ended before its container started: %s", job.Name, cmp.Or(said, "its pod is gone"))
 		}
 		if time.Since(start) < quietTime {

@@ -122,7 +122,7 @@ func TestPiecesFitInRequests(t *testing.T) {
 		for i := range 300 {
 			paths = append(paths, fmt.Sprintf("/%d%s", i, strings.Repeat(letter, 1000/len(letter))))
 		}
-		split := pieces(paths, false)
+		split := pieces(paths)
 		for _, piece := range split {
 			request := requests.Request{Do: requests.ListDirectories, Directories: &requests.Directories{Paths: piece}}
 			if _, err := request.Encode(); err != nil {
@@ -133,7 +133,7 @@ func TestPiecesFitInRequests(t *testing.T) {
 			t.Errorf("%q: %d pieces with %d of %d paths", letter, len(split), len(got), len(paths))
 		}
 	}
-	if len(pieces([]string{}, false)) != 0 || len(pieces([]string{}, true)) != 1 {
-		t.Error("an empty list is asked for, or is not")
+	if all := directoryRequests(requests.Directories{Patterns: []string{"/*"}}); len(all) != 1 || len(directoryRequests(requests.Directories{})) != 0 {
+		t.Errorf("%+v: a pattern is one request, and nothing is none", all)
 	}
 }

@@ -63,20 +63,14 @@ func (r Rebuild) entries(ledgers map[string][]requests.Owned) []entry {
 			}
 		}
 	}
+	rank := map[bool]int{false: 0, true: 1}
 	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(
-			rank(a.Retained)-rank(b.Retained), b.Since.Compare(a.Since),
+			rank[a.Retained]-rank[b.Retained], b.Since.Compare(a.Since),
 			cmp.Compare(a.fileSystem, b.fileSystem), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume),
 		)
 	})
 	return withoutOldMarks(entries)
-}
-
-func rank(retained bool) int {
-	if retained {
-		return 1
-	}
-	return 0
 }
 
 // withoutOldMarks leaves out a mark beside an owner of the same volume: an earlier run has used it.
@@ -172,10 +166,6 @@ func Paths(items []Item) map[string][]string {
 		if item.State == Planned && item.NewVolume != nil {
 			paths[item.FileSystem] = append(paths[item.FileSystem], item.Path)
 		}
-	}
-	for fileSystem, all := range paths {
-		slices.Sort(all)
-		paths[fileSystem] = slices.Compact(all)
 	}
 	return paths
 }
