@@ -91,16 +91,22 @@ func (r Runner) Directories(ctx context.Context, fileSystem string, wanted reque
 // the others from it. A run that is interrupted is completed by the next one.
 func (r Runner) Apply(ctx context.Context, items []rebuild.Item, cluster string, lost *requests.Lost) error {
 	failed := r.adopt(ctx, items, cluster, lost)
-	if err := create(ctx, items, rebuild.Planned, r.createVolume); err != nil {
+	// A binder that observes a claim before its volume retries it only after 15 seconds.
+	err := finish(ctx, items, rebuild.Planned, func(item rebuild.Item) error {
+		return create(ctx, "volume", item.NewVolume, r.Client.CoreV1().PersistentVolumes().Create)
+	})
+	if err != nil {
 		return errors.Join(failed, err)
 	}
 	r.awaitPorts(ctx, items)
-	return errors.Join(failed, create(ctx, items, rebuild.Done, r.createClaim))
+	return errors.Join(failed, finish(ctx, items, rebuild.Done, func(item rebuild.Item) error {
+		return create(ctx, "claim", item.NewClaim, r.Client.CoreV1().PersistentVolumeClaims(item.Namespace).Create)
+	}))
 }
 
-// create makes one object of each planned item, whose next state it is then. An error ends an item; the end of the
+// finish makes one object of each planned item, whose next state it is then. An error ends an item; the end of the
 // context ends all.
-func create(ctx context.Context, items []rebuild.Item, next rebuild.State, one func(context.Context, rebuild.Item) error) error {
+func finish(ctx context.Context, items []rebuild.Item, next rebuild.State, one func(rebuild.Item) error) error {
 	for i := range items {
 		item := &items[i]
 		if item.State != rebuild.Planned {
@@ -110,9 +116,22 @@ func create(ctx context.Context, items []rebuild.Item, next rebuild.State, one f
 			return context.Cause(ctx)
 		}
 		item.State = next
-		if err := one(ctx, *item); err != nil {
+		if err := one(*item); err != nil {
 			item.State, item.Note = rebuild.Failed, err.Error()
 		}
+	}
+	return nil
+}
+
+// create makes nothing of an object that is there, nil.
+func create[T any](ctx context.Context, what string, object *T,
+	write func(context.Context, *T, metav1.CreateOptions) (*T, error),
+) error {
+	if object == nil {
+		return nil
+	}
+	if _, err := write(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the %s: %w", what, err)
 	}
 	return nil
 }
@@ -150,28 +169,6 @@ func (r Runner) adopt(ctx context.Context, items []rebuild.Item, cluster string,
 		}
 	}
 	return err
-}
-
-// createVolume writes the volume before the claim: a binder that observes the claim first retries it only after 15
-// seconds.
-func (r Runner) createVolume(ctx context.Context, item rebuild.Item) error {
-	if item.NewVolume == nil {
-		return nil
-	}
-	if _, err := r.Client.CoreV1().PersistentVolumes().Create(ctx, item.NewVolume, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the volume: %w", err)
-	}
-	return nil
-}
-
-func (r Runner) createClaim(ctx context.Context, item rebuild.Item) error {
-	if item.NewClaim == nil {
-		return nil
-	}
-	if _, err := r.Client.CoreV1().PersistentVolumeClaims(item.Namespace).Create(ctx, item.NewClaim, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the claim: %w", err)
-	}
-	return nil
 }
 
 // awaitPorts waits until the manager has given the access points of new volumes their ports: a pod that mounts such a
