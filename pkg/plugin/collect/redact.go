@@ -127,9 +127,6 @@ func (r redactor) object(object runtime.Object) (string, error) {
 	if kinds, _, err := scheme.Scheme.ObjectKinds(object); err == nil && len(kinds) > 0 { // typed clients leave it out
 		fields["apiVersion"], fields["kind"] = kinds[0].GroupVersion().String(), kinds[0].Kind
 	}
-	if meta, ok := fields["metadata"].(map[string]any); ok {
-		clearMeta(meta)
-	}
 	text, err := yaml.Marshal(r.value("", fields))
 	if err != nil {
 		return "", fmt.Errorf("writing an object: %w", err)
@@ -154,10 +151,8 @@ func (r redactor) value(field string, value any) any {
 var namedFields = []string{"annotations", "labels", "matchLabels", "data", "parameters"}
 
 func (r redactor) fields(field string, fields map[string]any) map[string]any {
-	if field == "template" { // of pods, with annotations of their own
-		if meta, ok := fields["metadata"].(map[string]any); ok {
-			clearMeta(meta)
-		}
+	if field == "metadata" { // also of templates, with annotations of their own
+		clearMeta(fields)
 	}
 	for key, value := range fields {
 		if text, ok := value.(string); ok && slices.Contains(namedFields, field) {
@@ -172,10 +167,9 @@ func (r redactor) fields(field string, fields map[string]any) map[string]any {
 // list redacts variables and arguments by their names, too.
 func (r redactor) list(field string, list []any) []any {
 	for i, item := range list {
-		variable, isMap := item.(map[string]any)
+		variable, _ := item.(map[string]any)
 		name, _ := variable["name"].(string)
-		value, hasValue := variable["value"].(string)
-		if isMap && hasValue {
+		if value, ok := variable["value"].(string); ok {
 			variable["value"] = r.variable(name, value)
 		}
 		list[i] = r.value(field, item)
