@@ -35,17 +35,22 @@ type Options struct {
 }
 
 // Collect reads logs, and packs them with the objects of the snapshot. What cannot be read is in the
-// archive's index; an error means that there is no archive.
+// archive's index; an error means that the context has ended.
 func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Archive, error) {
 	c := newCollector(o)
 	c.read = func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
 		return client.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
 	}
+	c.collect(ctx, client)
+	return c.archive, ctx.Err()
+}
+
+func (c *collector) collect(ctx context.Context, client kubernetes.Interface) {
 	c.version(client)
-	if err := cmp.Or(c.conclusions(), c.objects()); err != nil {
-		return nil, err
-	}
-	return c.archive, c.logs(ctx)
+	conclude(c, "status", inspect.NewStatus(c.Snapshot))
+	conclude(c, "doctor", inspect.Examine(c.Snapshot, inspect.Subject{}))
+	c.objects()
+	c.logs(ctx)
 }
 
 // logReader opens the log of a container.
@@ -90,40 +95,36 @@ func (c *collector) version(client kubernetes.Interface) {
 	c.add("versions.txt", "versions of the plugin and of Kubernetes", c.redactor.text(text))
 }
 
-// conclusions adds the outputs of the plugin's status and doctor.
-func (c *collector) conclusions() error {
-	status, doctor := inspect.NewStatus(c.Snapshot), inspect.Examine(c.Snapshot, inspect.Subject{})
-	return cmp.Or(conclude(c, "status", status), conclude(c, "doctor", doctor))
-}
-
-func conclude[T printing.Report](c *collector, command string, report T) error {
+func conclude[T printing.Report](c *collector, command string, report T) {
 	var text strings.Builder
 	if err := printing.Write(&text, "", report, c.Snapshot.Now); err != nil {
-		return err
+		c.leave("%s.txt: %v", command, err)
 	}
 	c.add(command+".txt", "output of kubectl efs-stunnel "+command, c.redactor.text(text.String()))
-	return nil
 }
 
 // The most objects of a kind that are packed.
 const mostObjects, mostEvents = 1000, 5000
 
-func (c *collector) objects() error {
+func (c *collector) objects() {
 	s := c.Snapshot
 	var nodes []*corev1.Node
 	for _, n := range s.Nodes {
 		nodes = append(nodes, node(n))
 	}
-	return cmp.Or(
-		addObjects(c, "manager", mostObjects, present(s.Manager)), addObjects(c, "agents", mostObjects, present(s.Agents)),
-		addObjects(c, "lease", mostObjects, present(s.Lease)),
-		addObjects(c, "tables", mostObjects, append(present(s.Table), present(s.Pinned)...)),
-		addObjects(c, "pods", mostObjects, s.OurPods()), addObjects(c, "jobs", mostObjects, s.OurJobs()),
-		addObjects(c, "claims", mostObjects, s.OurClaims()), addObjects(c, "volumes", mostObjects, s.OurVolumes()),
-		addObjects(c, "storageclasses", mostObjects, s.OurClasses()), addObjects(c, "sharedvolumes", mostObjects, s.SharedVolumes),
-		addObjects(c, "conditions", mostObjects, s.Conditions),
-		addObjects(c, "nodes", mostObjects, nodes), addObjects(c, "events", mostEvents, s.OurEvents()),
-	)
+	addObjects(c, "manager", mostObjects, present(s.Manager))
+	addObjects(c, "agents", mostObjects, present(s.Agents))
+	addObjects(c, "lease", mostObjects, present(s.Lease))
+	addObjects(c, "tables", mostObjects, append(present(s.Table), present(s.Pinned)...))
+	addObjects(c, "pods", mostObjects, slices.Concat(s.PodsByPart()))
+	addObjects(c, "jobs", mostObjects, s.OurJobs())
+	addObjects(c, "claims", mostObjects, s.OurClaims())
+	addObjects(c, "volumes", mostObjects, s.OurVolumes())
+	addObjects(c, "storageclasses", mostObjects, s.OurClasses())
+	addObjects(c, "sharedvolumes", mostObjects, s.SharedVolumes)
+	addObjects(c, "conditions", mostObjects, s.Conditions)
+	addObjects(c, "nodes", mostObjects, nodes)
+	addObjects(c, "events", mostEvents, s.OurEvents())
 }
 
 // present returns a list of one object, empty if it does not exist.
@@ -135,21 +136,20 @@ func present[T any](object *T) []*T {
 }
 
 // addObjects adds a file unless there is no object.
-func addObjects[T runtime.Object](c *collector, name string, most int, all []T) error {
+func addObjects[T runtime.Object](c *collector, name string, most int, all []T) {
 	if len(all) == 0 {
-		return nil
+		return
 	}
 	shown := all[:c.most(name, len(all), most)]
 	var text strings.Builder
 	for _, object := range shown {
 		document, err := c.redactor.object(object)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			c.leave("one of the %s: %v", name, err)
 		}
 		text.WriteString("---\n" + document)
 	}
 	c.add("objects/"+name+".yaml", fmt.Sprintf("%d of %d", len(shown), len(all)), text.String())
-	return nil
 }
 
 // most returns how many of n objects are packed, and records how many are left out.
@@ -170,21 +170,15 @@ const (
 )
 
 // logs reads those of the manager, then of mount Jobs, then of agents.
-func (c *collector) logs(ctx context.Context) error {
+func (c *collector) logs(ctx context.Context) {
 	for _, pod := range c.pods() {
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if err := c.log(ctx, pod, status.Name, false); err != nil {
-				return err
-			}
-			if status.RestartCount == 0 {
-				continue
-			}
-			if err := c.log(ctx, pod, status.Name, true); err != nil {
-				return err
+			c.log(ctx, pod, status.Name, false)
+			if status.RestartCount > 0 {
+				c.log(ctx, pod, status.Name, true)
 			}
 		}
 	}
-	return nil
 }
 
 // pods returns the pods whose logs are read. Agents with a problem come first.
@@ -207,18 +201,18 @@ func healthOf(pod *corev1.Pod) int {
 	return 2
 }
 
-// log reads the end of a log. An error means that the context has ended.
-func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, previous bool) error {
+// log reads the end of a log, unless the context has ended.
+func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, previous bool) {
 	name := fmt.Sprintf("logs/%s/%s.log", pod.Name, container)
 	if previous {
 		name = fmt.Sprintf("logs/%s/%s.previous.log", pod.Name, container)
 	}
-	if c.denied {
-		return ctx.Err()
+	if c.denied || ctx.Err() != nil {
+		return
 	}
 	if c.budget <= 0 {
 		c.leave("%s: the archive has %d MiB of logs", name, mostLogs>>20)
-		return ctx.Err()
+		return
 	}
 	c.Progress("reading " + name)
 	lines, limit := int64(mostLines), int64(mostOfOne)
@@ -231,12 +225,10 @@ func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, 
 		stream.Close()
 	}
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
 	case apierrors.IsForbidden(err):
 		c.denied = true
 		c.archive.Unread = append(c.archive.Unread, "get pods/log in namespace "+pod.Namespace)
-		return nil
+		return
 	case err != nil:
 		c.leave("%s: %v", name, err)
 	}
@@ -244,7 +236,6 @@ func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, 
 		c.budget -= len(text)
 		c.add(name, fmt.Sprintf("of node %s", cmp.Or(pod.Spec.NodeName, "none")), c.redactor.text(strings.ToValidUTF8(string(text), "?")))
 	}
-	return nil
 }
 
 // plain is text without characters that would control the terminal of its reader.

@@ -253,7 +253,7 @@ func TestServerThatIsNotReadyIsNamed(t *testing.T) {
 				t.Errorf("%s: got %q, want %q in it", name, found[0].Message, want)
 			}
 		}
-		if !slices.Contains(s.OurPods(), pod) {
+		if !slices.Contains(slices.Concat(s.PodsByPart()), pod) {
 			t.Errorf("%s: its log is not collected", name)
 		}
 	}

@@ -126,12 +126,6 @@ func (s *Snapshot) PodsByPart() (managers, workers, agents []*corev1.Pod) {
 	return managers, workers, agents
 }
 
-// OurPods returns those of PodsByPart.
-func (s *Snapshot) OurPods() []*corev1.Pod {
-	managers, workers, agents := s.PodsByPart()
-	return slices.Concat(managers, workers, agents)
-}
-
 // OurJobs returns mount Jobs and sweep Jobs.
 func (s *Snapshot) OurJobs() []*batchv1.Job {
 	return keep(s.Jobs, func(job *batchv1.Job) bool {
