@@ -27,13 +27,10 @@ func (s Subject) IsNamespaced() bool {
 }
 
 func (s Subject) String() string {
-	switch {
-	case s.Kind == "":
+	if s.Kind == "" {
 		return "the installation"
-	case s.IsNamespaced():
-		return named(s.Kind, s.Namespace, s.Name)
 	}
-	return named(s.Kind, s.Name)
+	return named(s.Kind, strings.TrimPrefix(s.NamespacedName.String(), "/"))
 }
 
 // Diagnosis has what was checked on the way from a subject to EFS, and what was found.
@@ -66,7 +63,6 @@ func Examine(s *Snapshot, subject Subject) Diagnosis {
 // continuesIn are the checks in which a cause that the key is a consequence of is found, if there is one.
 var continuesIn = map[Cause][]string{
 	ManagerSilent:                         {"manager", "leader"},
-	WaitsForManager:                       {"manager", "leader"},
 	NoLeader:                              {"manager"},
 	status.WaitsForFileSystem:             {"table", "file systems"},
 	FileSystemUnknown:                     {"table"},
@@ -89,29 +85,18 @@ var continuesIn = map[Cause][]string{
 // findCause begins with the first problem on the way, else with the first note, and continues with what it
 // follows from.
 func (d Diagnosis) findCause() *Result {
-	all := slices.Concat(of(d.Checks, Problem), of(d.Checks, Note))
+	problems := of(d.Checks, Problem)
+	all := slices.Concat(problems, of(d.Checks, Note))
 	if len(all) == 0 {
 		return nil
 	}
 	found := all[0]
 	for range len(checks()) { // the map has no circle, but may get one
-		next := d.firstProblem(continuesIn[found.Cause])
-		if next.Level != Problem {
-			break
+		for _, check := range slices.Backward(continuesIn[found.Cause]) { // of several, the first counts
+			found = cmp.Or(first(problems, func(r Result) bool { return r.check == check }), found)
 		}
-		found = next
 	}
 	return &found
-}
-
-func (d Diagnosis) firstProblem(names []string) (found Result) {
-	for _, name := range names {
-		examined := first(d.Checks, func(e Examined) bool { return e.Check == name })
-		if found = first(examined.Results, func(r Result) bool { return r.Level == Problem }); found.Level == Problem {
-			break
-		}
-	}
-	return found
 }
 
 // missing is about a subject that does not exist, or that no check is about.
