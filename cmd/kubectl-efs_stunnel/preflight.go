@@ -92,7 +92,7 @@ func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
 		return err
 	}
 	defer progress.stop()
-	installed, err := inspect.Find(ctx, c.client, inspect.Options{Namespace: p.system})
+	installed, err := inspect.Find(ctx, c.client, inspect.Options{Namespace: p.system, Now: c.now})
 	if err != nil {
 		return err
 	}

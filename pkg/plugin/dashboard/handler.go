@@ -266,8 +266,6 @@ type number struct {
 	Bad             bool // what the note says
 }
 
-const tunnelResource = v1alpha1.NodeTunnelsResource + "." + v1alpha1.GroupName
-
 func newNumbers(s *inspect.Snapshot, status inspect.Status, claims int) []number {
 	usable := slices.DeleteFunc(slices.Clone(status.FileSystems), func(fs inspect.FileSystem) bool { return fs.State != "ok" })
 	ready := slices.DeleteFunc(slices.Clone(status.Agents), func(a inspect.Agent) bool { return !a.Ready })
@@ -287,7 +285,7 @@ func newNumbers(s *inspect.Snapshot, status inspect.Status, claims int) []number
 		count(claims-waiting, "claims served", fmt.Sprintf("%d waiting", waiting), waiting, "persistentvolumeclaims"),
 		count(len(usable), "file systems usable", fmt.Sprintf("of %d", len(status.FileSystems)), unusable, "configmaps"),
 		count(len(ready), "nodes ready", fmt.Sprintf("of %d", len(status.Agents)), missing, "daemonsets.apps", "pods", "nodes"),
-		count(inUse, "tunnels in use", tunnelNote, failing, tunnelResource),
+		count(inUse, "tunnels in use", tunnelNote, failing, v1alpha1.NodeTunnelsObjects().GroupResource().String()),
 	}
 }
 

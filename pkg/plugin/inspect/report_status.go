@@ -32,10 +32,10 @@ type Status struct {
 	Agents      []Agent      `json:"agents"`
 	Claims      []Claim      `json:"waitingClaims"`
 	// SharedVolumes are those that are not ready, of SharedVolumeCount.
-	SharedVolumes     []SharedVolume `json:"waitingSharedVolumes"`
-	SharedVolumeCount int            `json:"sharedVolumeCount"`
-	Volumes           Volumes        `json:"volumes"`
-	Jobs              []Job          `json:"jobs"`
+	SharedVolumes     []SharedVolume                       `json:"waitingSharedVolumes"`
+	SharedVolumeCount int                                  `json:"sharedVolumeCount"`
+	Volumes           map[corev1.PersistentVolumePhase]int `json:"volumes"`
+	Jobs              []Job                                `json:"jobs"`
 
 	unread []Unread
 }
@@ -76,9 +76,6 @@ type SharedVolume struct {
 	Cause     Cause     `json:"cause"`
 	Message   string    `json:"message"`
 }
-
-// Volumes are counts of volumes of claims by phase.
-type Volumes map[corev1.PersistentVolumePhase]int
 
 // Job is a mount Job or sweep Job that runs or has failed.
 type Job struct {
@@ -196,8 +193,8 @@ func (f *facts) waitingShared() (all []SharedVolume) {
 	return all
 }
 
-func (f *facts) countVolumes() Volumes {
-	counts := Volumes{}
+func (f *facts) countVolumes() map[corev1.PersistentVolumePhase]int {
+	counts := map[corev1.PersistentVolumePhase]int{}
 	for _, volume := range f.volumes {
 		if isUserVolume(volume) {
 			counts[volume.Object.Status.Phase]++
@@ -211,9 +208,9 @@ func (f *facts) activeJobs() (all []Job) {
 	for _, j := range f.jobs {
 		if f.checkJob(j).Level != OK {
 			all = append(all, Job{
-				j.job.Name, j.status.Name.FileSystemID, cmp.Or(string(j.reason), string(j.status.State), "Unreadable"), j.status.Node,
+				j.job.Name, j.outcome.Name.FileSystemID, cmp.Or(string(j.reason), string(j.outcome.State), "Unreadable"), j.outcome.Node,
 				j.job.CreationTimestamp.Time, j.job.Labels[wellknown.LabelSetUp], j.job.Labels[wellknown.LabelCleanedUp],
-				cmp.Or(j.message, j.status.Message),
+				cmp.Or(j.message, j.outcome.Message),
 			})
 		}
 	}

@@ -157,24 +157,23 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 
 // SurveyOf returns how far the survey of a file system is that was requested at a time.
 func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
-	f, survey := derive(s), Survey{}
+	f := derive(s)
 	root := f.rootClaim(id)
 	if root == nil {
-		survey.Stuck, survey.State = true, "there is no root claim "+volumes.RootName(id)+" that you may read"
-		return survey
+		return Survey{Stuck: true, State: "there is no root claim " + volumes.RootName(id) + " that you may read"}
 	}
-	record := mountjobs.SurveyRecordOf(root.Annotations)
-	if survey.Finished = !record.Ended.IsZero() && !record.Began.Before(requested); !survey.Finished {
-		survey.State, survey.Stuck = f.stateOfSurvey(id, requested)
+	if record := mountjobs.SurveyRecordOf(root.Annotations); !record.Ended.IsZero() && !record.Began.Before(requested) {
+		return Survey{Finished: true}
 	}
-	return survey
+	state, stuck := f.stateOfSurvey(id, requested)
+	return Survey{State: state, Stuck: stuck}
 }
 
 // stateOfSurvey returns how far the newest Job that may count is. Its condition says why it has counted nothing.
 func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
 	j := first(f.jobs, func(j jobFacts) bool { // the newest first
 		isNew := !j.job.CreationTimestamp.Time.Before(requested.Truncate(time.Second))
-		return j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id && (isNew || j.status.State == mountjobs.Running)
+		return j.outcome.Name.Kind == mountjobs.Survey && j.outcome.Name.FileSystemID == id && (isNew || j.outcome.State == mountjobs.Running)
 	})
 	if j.job == nil && f.Now.Sub(requested) > beginTime {
 		return fmt.Sprintf("the manager has not begun it: see kubectl efs-stunnel doctor %s; or four others run", id), true
@@ -187,12 +186,12 @@ func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stu
 	case j.reason != "":
 		return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name),
 			f.Now.Sub(created) > surveyStartTime
-	case j.status.State == mountjobs.Running:
+	case j.outcome.State == mountjobs.Running:
 		return fmt.Sprintf("Job %s runs", j.job.Name), false
 	case len(failed) > 0 && !mountjobs.IsUnreleased(j.job):
 		return failed[0].Message, true
 	}
-	ended := slices.MaxFunc([]time.Time{j.status.Ended, created}, time.Time.Compare)
+	ended := slices.MaxFunc([]time.Time{j.outcome.Ended, created}, time.Time.Compare)
 	return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
 }
 

@@ -215,7 +215,8 @@ func (s *Snapshot) Targets() (map[string]ports.Target, error) {
 
 // JobSettings returns those that the manager has for its Jobs. An image that is not "" replaces the manager's.
 func (s *Snapshot) JobSettings(image string) (mountjobs.Settings, error) {
-	settings := mountjobs.Settings{Namespace: s.Namespace, Image: cmp.Or(image, workerImage(s.Manager))}
+	image = cmp.Or(image, setting(s.Manager, "--worker-image", "WORKER_IMAGE"))
+	settings := mountjobs.Settings{Namespace: s.Namespace, Image: image}
 	if settings.Image == "" {
 		return settings, errors.New("the image of mount Jobs is not in the manager's Deployment, or you have no right to read it: name it with --worker-image")
 	}

@@ -34,7 +34,7 @@ type Options struct {
 	WithUsers bool
 	// Dynamic reads SharedVolumes and objects with conditions; nil leaves them out.
 	Dynamic dynamic.Interface
-	Now     func() time.Time
+	Now     func() time.Time // the apiserver's
 }
 
 // Namespaces returns those of the shipped manifests.
@@ -66,9 +66,7 @@ func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...
 			return nil, g.Failed
 		}
 	}
-	if o.Now != nil {
-		s.Now = o.Now()
-	}
+	s.Now = o.Now()
 	return s, nil
 }
 

@@ -206,9 +206,8 @@ type storedClass struct {
 // jobFacts is a Job of the manager, and what became of it.
 type jobFacts struct {
 	job     *batchv1.Job
-	status  mountjobs.Status
-	outcome mountjobs.Outcome // of a mount Job
-	err     error             // its operations cannot be read
+	outcome mountjobs.Outcome
+	err     error // its operations cannot be read
 	// reason and message say what keeps it from running, if anything does.
 	reason  mountjobs.Reason
 	message string
@@ -246,14 +245,13 @@ func (f *facts) deriveJobs() {
 	for _, job := range f.OurJobs() {
 		j := jobFacts{job: job}
 		j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
-		j.status = j.outcome.Status
-		if j.status.State == mountjobs.Running {
+		if j.outcome.State == mountjobs.Running {
 			j.reason, j.message = mountjobs.Diagnose(job, mountjobs.NewestPod(job, f.Pods), f.Events)
 		}
 		f.jobs = append(f.jobs, j)
 	}
 	slices.SortStableFunc(f.jobs, func(a, b jobFacts) int {
-		return cmp.Or(cmp.Compare(b.status.Name.Number, a.status.Name.Number), strings.Compare(a.job.Name, b.job.Name))
+		return cmp.Or(cmp.Compare(b.outcome.Name.Number, a.outcome.Name.Number), strings.Compare(a.job.Name, b.job.Name))
 	})
 	for _, j := range slices.Backward(f.jobs) {
 		for _, operation := range j.outcome.Operations {

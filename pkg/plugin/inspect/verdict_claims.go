@@ -70,7 +70,7 @@ func (f *facts) fileSystemOf(claim *corev1.PersistentVolumeClaim) string {
 	if object := f.sharedVolumeOf(claim); object != nil {
 		shared = object.Spec.FileSystemID
 	}
-	return cmp.Or(f.volumes[claim.Spec.VolumeName].FileSystemID, shared, f.attempts[volumes.VolumeName(claim.UID)].status.Name.FileSystemID,
+	return cmp.Or(f.volumes[claim.Spec.VolumeName].FileSystemID, shared, f.attempts[volumes.VolumeName(claim.UID)].outcome.Name.FileSystemID,
 		selected, f.classes[volumes.ClassName(claim)].class.DefaultFileSystemID)
 }
 

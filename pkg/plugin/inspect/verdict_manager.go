@@ -34,7 +34,8 @@ func (f *facts) checkManager() []Result {
 	case f.Manager == nil:
 		return []Result{problem(ManagerMissing, object, "there is no manager in namespace "+f.Namespace)}
 	}
-	want, ready, why := replicas(f.Manager), f.Manager.Status.ReadyReplicas, f.problemOf(wellknown.ProgramManager)
+	want, ready := valueOr(f.Manager.Spec.Replicas, 1), f.Manager.Status.ReadyReplicas
+	why := f.problemOf(wellknown.ProgramManager)
 	switch {
 	case ready == 0:
 		return []Result{problem(ManagerDown, object, join("no replica is ready; mounted volumes continue", why))}
@@ -51,8 +52,6 @@ func valueOr[T any](field *T, otherwise T) T {
 	}
 	return *field
 }
-
-func replicas(deployment *appsv1.Deployment) int32 { return valueOr(deployment.Spec.Replicas, 1) }
 
 // problemOf returns what keeps a pod of a program from being ready.
 func (f *facts) problemOf(program string) string {
@@ -118,11 +117,6 @@ func provisionerOf(manager *appsv1.Deployment) string {
 	return cmp.Or(setting(manager, "--provisioner", "STORAGE_PROVISIONER_NAME"), wellknown.DefaultProvisioner)
 }
 
-// workerImage returns what mount Jobs run.
-func workerImage(manager *appsv1.Deployment) string {
-	return setting(manager, "--worker-image", "WORKER_IMAGE")
-}
-
 // setting reads a flag, or the variable that it takes precedence over; "" is no variable.
 func setting(manager *appsv1.Deployment, flag, variable string) string {
 	if manager == nil {
@@ -160,14 +154,14 @@ type Program struct {
 func (f *facts) programs() []Program {
 	var all []Program
 	if f.Manager != nil {
-		image := imageOf(f.Manager.Spec.Template.Spec)
-		all = append(all, Program{"manager", versionOf(image), f.Manager.Status.ReadyReplicas, replicas(f.Manager), f.Manager.Status.UpdatedReplicas, image})
+		status, image := f.Manager.Status, imageOf(f.Manager.Spec.Template.Spec)
+		all = append(all, Program{"manager", versionOf(image), status.ReadyReplicas, valueOr(f.Manager.Spec.Replicas, 1), status.UpdatedReplicas, image})
 	}
 	if f.Agents != nil {
 		status, image := f.Agents.Status, imageOf(f.Agents.Spec.Template.Spec)
 		all = append(all, Program{"agents", versionOf(image), status.NumberReady, status.DesiredNumberScheduled, status.UpdatedNumberScheduled, image})
 	}
-	if image := workerImage(f.Manager); image != "" {
+	if image := setting(f.Manager, "--worker-image", "WORKER_IMAGE"); image != "" {
 		all = append(all, Program{Name: "mount Jobs", Version: versionOf(image), Image: image})
 	}
 	return all

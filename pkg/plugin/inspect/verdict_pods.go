@@ -47,7 +47,7 @@ func (f *facts) scopeOf(subject Subject) *scope {
 	}
 	// Where Jobs of the file systems are kept from running, their tunnels are.
 	for _, j := range f.jobs {
-		if pod := mountjobs.NewestPod(j.job, f.Pods); s.parts[named(KindFileSystem, j.status.Name.FileSystemID)] && j.reason != "" && pod != nil {
+		if pod := mountjobs.NewestPod(j.job, f.Pods); s.parts[named(KindFileSystem, j.outcome.Name.FileSystemID)] && j.reason != "" && pod != nil {
 			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 		}
 	}

@@ -102,7 +102,7 @@ func (f *facts) released(volume volumes.Volume) Result {
 	switch cause, message, said := strings.Cut(volume.Object.Annotations[wellknown.AnnotationProblem], ": "); {
 	case volume.Policy != corev1.PersistentVolumeReclaimDelete:
 		return note(Retained, "", "its claim is deleted, the data stays: nothing happens any more")
-	case cleans && j.status.State == mountjobs.Running && j.reason == "":
+	case cleans && j.outcome.State == mountjobs.Running && j.reason == "":
 		return note(CleanupRuns, "", fmt.Sprintf("Job %s removes its directory", j.job.Name))
 	case said:
 		return problem(Cause(cause), "", message)
@@ -305,7 +305,7 @@ const (
 func (f *facts) checkJobs() (results []Result) {
 	seen := map[string]bool{}
 	for _, j := range f.jobs {
-		name := j.status.Name
+		name := j.outcome.Name
 		if newest := string(name.Kind) + name.FileSystemID; !seen[newest] {
 			seen[newest] = true
 			result := f.checkJob(j).in(named(KindFileSystem, name.FileSystemID))
@@ -319,9 +319,9 @@ func (f *facts) checkJobs() (results []Result) {
 }
 
 func (f *facts) checkJob(j jobFacts) Result {
-	object, state, where := named("job", j.job.Name), j.status.State, ""
-	if j.status.Node != "" {
-		where = " on " + named(KindNode, j.status.Node)
+	object, state, where := named("job", j.job.Name), j.outcome.State, ""
+	if j.outcome.Node != "" {
+		where = " on " + named(KindNode, j.outcome.Node)
 	}
 	switch {
 	case j.err != nil:
@@ -329,11 +329,11 @@ func (f *facts) checkJob(j jobFacts) Result {
 	case j.reason != "":
 		return problem(Cause(j.reason), object, j.message)
 	case state == mountjobs.Stuck:
-		return problem(JobStuck, object, j.status.Message+where)
+		return problem(JobStuck, object, j.outcome.Message+where)
 	case state == mountjobs.Lost && mountjobs.IsUnreleased(j.job): // After that a later Job has what is still wanted.
-		return problem(JobLost, object, j.status.Message)
+		return problem(JobLost, object, j.outcome.Message)
 	case state == mountjobs.Running:
 		return note(JobRuns, object, "runs"+where)
 	}
-	return fine(object, "%s", join(string(state), j.status.Message))
+	return fine(object, "%s", join(string(state), j.outcome.Message))
 }
