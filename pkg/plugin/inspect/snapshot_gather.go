@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +43,7 @@ func Namespaces() []string { return []string{wellknown.Namespace, "openshift-" +
 // failure is an error.
 func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
 	return read(ctx, client, o, (*gatherer).installation, (*gatherer).programs, (*gatherer).work, (*gatherer).cluster,
-		(*gatherer).conditions, (*gatherer).events, (*gatherer).users)
+		(*gatherer).conditions, (*gatherer).events)
 }
 
 // Locate reads the manager, the agents and the table only.
@@ -78,25 +77,29 @@ type gatherer struct {
 	snapshot *Snapshot
 }
 
-// listCustom reads objects of our own definitions, and returns them also as they are.
+// listCustom reads objects of our own definitions, and keeps those with conditions also as they are.
 func listCustom[T any](ctx context.Context, g *gatherer, resource schema.GroupVersionResource, namespace string,
 	parse func(*unstructured.Unstructured) (*T, error),
-) (all []*T, items []*unstructured.Unstructured) {
-	items = reading.List[*unstructured.Unstructured](ctx, &g.Reader, resource.GroupResource().String(), namespace, "",
+) (all []*T) {
+	hasConditions := resource != v1alpha1.SharedVolumes()
+	items := reading.List[*unstructured.Unstructured](ctx, &g.Reader, resource.GroupResource().String(), namespace, "",
 		func(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 			found, err := g.options.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
-			g.snapshot.Undefined = g.snapshot.Undefined || apierrors.IsNotFound(err) && resource.Resource != v1alpha1.SharedVolumeResource
+			g.snapshot.Undefined = g.snapshot.Undefined || apierrors.IsNotFound(err) && hasConditions
 			return found, err
 		})
+	if hasConditions {
+		g.snapshot.Conditions = append(g.snapshot.Conditions, items...)
+	}
 	for _, item := range items {
 		typed, err := parse(item)
 		if err != nil {
 			g.Failed = err
-			return nil, nil
+			return nil
 		}
 		all = append(all, typed)
 	}
-	return all, items
+	return all
 }
 
 // everywhere reads in all namespaces, and if that is forbidden in those that matter most.
@@ -163,20 +166,17 @@ func (g *gatherer) conditions(ctx context.Context) {
 	}
 	s := g.snapshot
 	g.everywhere(sharedResource, func(namespace string) {
-		all, _ := listCustom(ctx, g, v1alpha1.SharedVolumes(), namespace, v1alpha1.FromUnstructured)
+		all := listCustom(ctx, g, v1alpha1.SharedVolumes(), namespace, v1alpha1.FromUnstructured)
 		s.SharedVolumes = append(s.SharedVolumes, all...)
 	})
-	fileSystems, shown := listCustom(ctx, g, v1alpha1.FileSystems(), "", v1alpha1.Read[v1alpha1.FileSystem])
-	s.FileSystemObjects = slices.DeleteFunc(fileSystems, func(o *v1alpha1.FileSystem) bool { return o.Labels[wellknown.LabelInstallation] != s.Namespace })
-	nodes, items := listCustom(ctx, g, v1alpha1.NodeTunnelsObjects(), "", v1alpha1.Read[v1alpha1.NodeTunnels])
-	s.NodeTunnels, shown = nodes, append(shown, items...)
-	installations, items := listCustom(ctx, g, v1alpha1.Installations(), "", v1alpha1.Read[v1alpha1.Installation])
-	s.Conditions = append(shown, items...)
-	if i := slices.IndexFunc(installations, func(o *v1alpha1.Installation) bool { return o.Name == s.Namespace }); i >= 0 {
-		s.Installation = installations[i]
-	}
+	fileSystems := listCustom(ctx, g, v1alpha1.FileSystems(), "", v1alpha1.Read[v1alpha1.FileSystem])
+	s.FileSystemObjects = keep(fileSystems, func(o *v1alpha1.FileSystem) bool { return o.Labels[wellknown.LabelInstallation] == s.Namespace })
+	s.NodeTunnels = listCustom(ctx, g, v1alpha1.NodeTunnelsObjects(), "", v1alpha1.Read[v1alpha1.NodeTunnels])
+	installations := listCustom(ctx, g, v1alpha1.Installations(), "", v1alpha1.Read[v1alpha1.Installation])
+	s.Installation = first(installations, func(o *v1alpha1.Installation) bool { return o.Name == s.Namespace })
 }
 
+// events reads the users' pods, too, after their events.
 func (g *gatherer) events(ctx context.Context) {
 	s := g.snapshot
 	read := func(namespace, kind string) {
@@ -193,13 +193,8 @@ func (g *gatherer) events(ctx context.Context) {
 	for _, kind := range []string{"Node", "PersistentVolume"} { // which have no namespace
 		read(metav1.NamespaceDefault, kind)
 	}
-	if g.options.WithUsers {
-		read(g.options.ClaimNamespace, "Pod")
-	}
-}
-
-func (g *gatherer) users(ctx context.Context) {
 	if namespace := g.options.ClaimNamespace; g.options.WithUsers {
-		g.snapshot.Users = reading.List[*corev1.Pod](ctx, &g.Reader, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
+		read(namespace, "Pod")
+		s.Users = reading.List[*corev1.Pod](ctx, &g.Reader, "pods", namespace, "", g.client.CoreV1().Pods(namespace).List)
 	}
 }
