@@ -10,12 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 )
 
 // Causes about nodes. Those of conditions have the condition's reason, and those of events the event's.
@@ -43,29 +45,23 @@ type Agent struct {
 	shown   bool // it has a NodeTunnels
 }
 
-// agents returns those of all nodes that the DaemonSet selects.
+// agents returns those of all nodes that the DaemonSet selects, and of nodes that cannot be read.
 func (f *facts) agents() []Agent {
 	if f.Agents == nil || f.lacks("pods") {
 		return nil
 	}
-	byNode := f.agentPods()
-	var all []Agent
-	for _, node := range f.Nodes {
-		if pod := byNode[node.Name]; pod != nil || f.isSelected(node) {
-			all = append(all, f.agentOf(node.Name, node, pod))
-		}
-		delete(byNode, node.Name)
-	}
-	for name, pod := range byNode { // of nodes that cannot be read
-		all = append(all, f.agentOf(name, nil, pod))
-	}
-	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Node, b.Node) })
-	tunnels := map[string][]Result{}
+	pods, tunnels := f.agentPods(), map[string][]Result{}
 	for _, r := range f.checkTunnels() {
 		tunnels[r.Object] = append(tunnels[r.Object], r)
 	}
-	for i := range all {
-		all[i].Tunnels, all[i].shown = present(tunnels[named(KindNode, all[i].Node)]), f.tunnels[all[i].Node] != nil
+	nodes := reading.Index(f.Nodes, (*corev1.Node).GetName)
+	var all []Agent
+	for _, name := range sets.List(sets.KeySet(nodes).Union(sets.KeySet(pods))) {
+		if pods[name] != nil || f.isSelected(nodes[name]) {
+			agent := f.agentOf(name, nodes[name], pods[name])
+			agent.Tunnels, agent.shown = present(tunnels[named(KindNode, name)]), f.tunnels[name] != nil
+			all = append(all, agent)
+		}
 	}
 	return all
 }
