@@ -53,11 +53,11 @@ func (p *plugin) runImport(ctx context.Context, i installation, args []string, f
 	if len(i.fileSystems) != 1 {
 		return fmt.Errorf("name the file system with --file-system: want one of %s", strings.Join(i.fileSystems, ", "))
 	}
-	cluster, err := i.runner.Cluster(ctx, i.cluster, i.Provisioner, i.targets)
+	cluster, err := p.givenCluster(i, f.accessPoints)
 	if err != nil {
 		return err
 	}
-	if cluster.Points, err = p.readPoints(f.accessPoints, i.fileSystems); err != nil {
+	if cluster, err = i.runner.Cluster(ctx, cluster); err != nil {
 		return err
 	}
 	plan := rebuild.Import{Cluster: cluster, Choice: f.Choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
@@ -140,19 +140,20 @@ func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]re
 	return wanted, nil
 }
 
-// readPoints reads the file of --access-points, if it was given.
-func (p *plugin) readPoints(name string, fileSystems []string) ([]rebuild.AccessPoint, error) {
+// givenCluster has no objects yet. The name is that of the file of --access-points, "" if it was not given.
+func (p *plugin) givenCluster(i installation, name string) (rebuild.Cluster, error) {
+	cluster := rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner, Targets: i.targets}
 	if name == "" {
-		return nil, nil
+		return cluster, nil
 	}
 	text, err := p.read(name)
 	if err == nil {
-		var points []rebuild.AccessPoint
-		if points, err = rebuild.ParseAccessPoints(text, fileSystems); err == nil {
-			return points, nil
-		}
+		cluster.Points, err = rebuild.ParseAccessPoints(text, i.fileSystems)
 	}
-	return nil, fmt.Errorf("--access-points %s: %w", name, err)
+	if err != nil {
+		err = fmt.Errorf("--access-points %s: %w", name, err)
+	}
+	return cluster, err
 }
 
 // read reads a file; - is the standard input.

@@ -81,13 +81,12 @@ func (p *plugin) rebuild() *cobra.Command {
 
 func (p *plugin) runRebuild(ctx context.Context, i installation, f rebuildFlags) error {
 	lost := &requests.Lost{Cluster: cmp.Or(f.cluster, i.cluster), Force: f.force}
-	points, err := p.readPoints(f.accessPoints, i.fileSystems)
+	cluster, err := p.givenCluster(i, f.accessPoints)
 	if err != nil {
 		return err
 	}
-	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, i.targets, *lost, rebuild.Rebuild{
-		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner, Points: points},
-		Choice:  f.Choice, Namespace: *p.flags.Namespace, Retained: f.retained,
+	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, *lost, rebuild.Rebuild{
+		Cluster: cluster, Choice: f.Choice, Namespace: *p.flags.Namespace, Retained: f.retained,
 	})
 	if err != nil {
 		return err

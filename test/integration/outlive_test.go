@@ -30,8 +30,8 @@ func (f *fixture) rebuild(lost requests.Lost, apply bool, points ...rebuild.Acce
 	table, err := f.Table(f.Context())
 	f.check(err)
 	r := f.runner()
-	items, _, err := r.PlanRebuild(f.Context(), []string{f.fileSystem}, table.Targets, lost, rebuild.Rebuild{
-		Cluster: rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner, Points: points},
+	items, _, err := r.PlanRebuild(f.Context(), []string{f.fileSystem}, lost, rebuild.Rebuild{
+		Cluster: rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner, Targets: table.Targets, Points: points},
 		Choice:  f.choice(corev1.PersistentVolumeReclaimRetain),
 	})
 	if err != nil || !apply {
@@ -155,7 +155,7 @@ func (f *fixture) imported(policy corev1.PersistentVolumeReclaimPolicy, apply bo
 	table, err := f.Table(f.Context())
 	f.check(err)
 	r := f.runner()
-	cluster, err := r.Cluster(f.Context(), f.ClusterUID, f.Provisioner, table.Targets)
+	cluster, err := r.Cluster(f.Context(), rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner, Targets: table.Targets})
 	f.check(err)
 	var request requests.Directories
 	for _, w := range wanted {

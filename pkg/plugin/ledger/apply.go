@@ -20,21 +20,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Cluster reads what plans of volumes are compared with.
-func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets map[string]ports.Target) (rebuild.Cluster, error) {
+// Cluster reads the objects of a cluster that plans of volumes are compared with.
+func (r Runner) Cluster(ctx context.Context, c rebuild.Cluster) (rebuild.Cluster, error) {
 	var unread []inspect.Unread
 	reader, core := reading.Reader{Unread: &unread}, r.Client.CoreV1()
 	volumes := reading.List[*corev1.PersistentVolume](ctx, &reader, "persistentvolumes", "", "", core.PersistentVolumes().List)
 	claims := reading.List[*corev1.PersistentVolumeClaim](ctx, &reader, "persistentvolumeclaims", "", "", core.PersistentVolumeClaims(metav1.NamespaceAll).List)
 	namespaces := reading.List[*corev1.Namespace](ctx, &reader, "namespaces", "", "", core.Namespaces().List)
 	classes := reading.List[*storagev1.StorageClass](ctx, &reader, "storageclasses.storage.k8s.io", "", "", r.Client.StorageV1().StorageClasses().List)
-	c := rebuild.Cluster{
-		UID: uid, Provisioner: provisioner, Targets: targets,
-		Volumes:    reading.Index(volumes, (*corev1.PersistentVolume).GetName),
-		Claims:     reading.Index(claims, reading.NameOf),
-		Namespaces: reading.Index(namespaces, (*corev1.Namespace).GetName),
-		Classes:    reading.Index(classes, (*storagev1.StorageClass).GetName),
-	}
+	c.Volumes = reading.Index(volumes, (*corev1.PersistentVolume).GetName)
+	c.Claims = reading.Index(claims, reading.NameOf)
+	c.Namespaces = reading.Index(namespaces, (*corev1.Namespace).GetName)
+	c.Classes = reading.Index(classes, (*storagev1.StorageClass).GetName)
 	if len(unread) > 0 {
 		return c, fmt.Errorf("you have no right to %s", unread[0])
 	}
@@ -43,7 +40,7 @@ func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets ma
 
 // PlanRebuild plans the volumes of a cluster that must be gone, unless it is this one. It reads the ledgers before
 // the cluster's objects: an owner is there before its volume.
-func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, targets map[string]ports.Target, lost requests.Lost, plan rebuild.Rebuild) (items []rebuild.Item, others map[string]int, err error) {
+func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, lost requests.Lost, plan rebuild.Rebuild) (items []rebuild.Item, others map[string]int, err error) {
 	gone := &lost
 	if lost.Cluster == plan.UID {
 		gone = nil
@@ -56,11 +53,9 @@ func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, targets m
 	for id, answer := range answers {
 		ledgers[id] = answer.Owned
 	}
-	points := plan.Points
-	if plan.Cluster, err = r.Cluster(ctx, plan.UID, plan.Provisioner, targets); err != nil {
+	if plan.Cluster, err = r.Cluster(ctx, plan.Cluster); err != nil {
 		return nil, nil, err
 	}
-	plan.Points = points
 	plan.Of = lost.Cluster
 	items = plan.Plan(ledgers)
 	listed := Requests{}
