@@ -190,8 +190,6 @@ func writeNew(name string, archive *collect.Archive) error {
 	return nil
 }
 
-const loopback = "127.0.0.1"
-
 func (p *plugin) dashboard() *cobra.Command {
 	var port int
 	command := &cobra.Command{
@@ -216,15 +214,11 @@ func (p *plugin) runDashboard(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(port))
 	if err != nil {
 		return err
 	}
-	_, chosen, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return err
-	}
-	handler := dashboard.New(loopback, chosen, func(ctx context.Context) (*inspect.Snapshot, error) {
+	handler := dashboard.New(listener.Addr().String(), func(ctx context.Context) (*inspect.Snapshot, error) {
 		return p.gatherFrom(ctx, c, false)
 	})
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,11 +26,7 @@ func pageInBrowser(t *testing.T, gather Gather) string {
 		t.Skip("want " + browserVariable + ": make browser sets it")
 	}
 	server := httptest.NewUnstartedServer(nil)
-	address, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := New(address, port, gather)
+	handler := New(server.Listener.Addr().String(), gather)
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.mu.Lock()
 		handler.read = time.Time{} // the browser's time is faster: each request is to read the cluster

@@ -95,7 +95,7 @@ func warning(kind, namespace, name, reason, message string) corev1.Event {
 }
 
 func handlerOf(s *inspect.Snapshot, err error) *Handler {
-	return New("127.0.0.1", "8080", func(context.Context) (*inspect.Snapshot, error) { return s, err })
+	return New("127.0.0.1:8080", func(context.Context) (*inspect.Snapshot, error) { return s, err })
 }
 
 // get requests the page as a browser does.
@@ -215,7 +215,7 @@ func TestPageOfAClusterThatDoesNotAnswer(t *testing.T) {
 
 func TestTabsShareOneReading(t *testing.T) {
 	read := 0
-	h := New("127.0.0.1", "8080", func(context.Context) (*inspect.Snapshot, error) {
+	h := New("127.0.0.1:8080", func(context.Context) (*inspect.Snapshot, error) {
 		read++
 		return snapshot("x"), nil
 	})
@@ -251,7 +251,7 @@ func TestPageOfATenantSaysUnknown(t *testing.T) {
 		s.Unread = append(s.Unread, inspect.Unread{Verb: "list", Resource: resource})
 	}
 	var text strings.Builder
-	if err := newPage(s).write(&text); err != nil {
+	if err := pageTemplate.Execute(&text, newPage(s)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`Leader: <span class="warn">?</span>. Volumes: ?</p>`, `Jobs that run or failed: ?</h2>`} {

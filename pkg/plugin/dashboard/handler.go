@@ -4,13 +4,13 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	_ "embed" // the page
 	"fmt"
 	"html/template"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -43,9 +43,10 @@ type Handler struct {
 	read time.Time // guarded by mu; when last was read
 }
 
-// New returns a handler for a server with an address and port of the loopback.
-func New(address string, port string, gather Gather) *Handler {
-	return &Handler{gather: gather, hosts: []string{address + ":" + port, "localhost:" + port}, path: "/" + rand.Text() + "/"}
+// New returns a handler for a server on an address with a port, of the loopback.
+func New(address string, gather Gather) *Handler {
+	port := address[strings.LastIndexByte(address, ':'):]
+	return &Handler{gather: gather, hosts: []string{address, "localhost" + port}, path: "/" + rand.Text() + "/"}
 }
 
 // URL returns where the page is.
@@ -70,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.page(r.Context()).search(r.URL.Query().Get("q"))
 	p.Nonce = rand.Text()
 	var text bytes.Buffer
-	if err := p.write(&text); err != nil {
+	if err := pageTemplate.Execute(&text, p); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -109,6 +110,10 @@ func (h *Handler) page(ctx context.Context) page {
 //go:embed page.html
 var source string
 
+var functions = template.FuncMap{"size": printing.Size, "first": first[string], "age": age, "sweep": inspect.SweepText}
+
+var pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(source))
+
 // mostRows bounds the rows of a table.
 const mostRows = 50
 
@@ -117,7 +122,7 @@ const mostRows = 50
 type page struct {
 	Nonce  string
 	Error  string
-	Time   string
+	Now    time.Time
 	Status inspect.Status
 
 	// The beginnings of what Status has.
@@ -133,8 +138,6 @@ type page struct {
 	Events  []event
 
 	HiddenEntries, HiddenPaths int
-
-	now time.Time
 }
 
 type event struct {
@@ -151,7 +154,7 @@ func newPage(s *inspect.Snapshot) page {
 	printing.Clean(&usage)
 	printing.Clean(&paths)
 	p := page{
-		Status: status, Time: s.Now.UTC().Format(time.TimeOnly + " MST"), now: s.Now, Numbers: newNumbers(s, status, len(usage.Claims)),
+		Status: status, Now: s.Now.UTC(), Numbers: newNumbers(s, status, len(usage.Claims)),
 		Entries: first(entries), Claims: first(status.Claims), Shared: first(status.SharedVolumes), Jobs: first(status.Jobs),
 		Paths: first(paths), Claimed: usage.Claims,
 	}
@@ -159,10 +162,6 @@ func newPage(s *inspect.Snapshot) page {
 	events := slices.DeleteFunc(s.OurEvents(), func(e *corev1.Event) bool { return e.Type != corev1.EventTypeWarning && !inspect.IsOurs(*e) })
 	for _, e := range first(events) {
 		p.Events = append(p.Events, newEvent(e, s.Now))
-	}
-	for i := range p.Status.FileSystems {
-		next := &p.Status.FileSystems[i].NextSweep
-		*next = inspect.SweepText(*next, s.Now)
 	}
 	return p
 }
@@ -191,25 +190,13 @@ func health(a inspect.Agent) int {
 
 func newEvent(e *corev1.Event, now time.Time) event {
 	about := e.InvolvedObject
-	object := about.Kind + " " + about.Name
-	if about.Namespace != "" {
-		object = about.Kind + " " + about.Namespace + "/" + about.Name
-	}
+	object := about.Kind + " " + strings.TrimPrefix(about.Namespace+"/"+about.Name, "/")
 	shown := event{age(now, mountjobs.LastSeen(*e)), object, e.Reason, e.Message, e.Type == corev1.EventTypeWarning}
 	printing.Clean(&shown)
 	return shown
 }
 
 func age(now, then time.Time) string { return duration.HumanDuration(max(now.Sub(then), 0)) }
-
-// Age returns how long ago a time was.
-func (p page) Age(then time.Time) string { return age(p.now, then) }
-
-// Size returns a number of bytes for people.
-func (page) Size(bytes int64) string { return printing.Size(bytes) }
-
-// First returns the beginning of a list.
-func (page) First(all []string) []string { return first(all) }
 
 // Docs returns where to look for what the page does not explain.
 func (page) Docs() string { return wellknown.DocsURL + "troubleshoot/six-steps.md" }
@@ -235,29 +222,8 @@ func (page) Near(requested int64) int64 { return requested / 10 * 9 }
 
 // Class returns the color of the summary.
 func (p page) Class() string {
-	switch p.Status.Level {
-	case inspect.Problem:
-		return "bad"
-	case inspect.Unknown:
-		return "warn"
-	case inspect.OK, inspect.Note:
-	}
-	return "good"
-}
-
-// Leader is for a manager that does not lead, or is not known.
-func (p page) Leader() string { return p.Status.LeaderText(p.now) }
-
-// Summary returns that of kubectl efs-stunnel status.
-func (p page) Summary() string { return p.Status.Summary() }
-
-// write renders the page.
-func (p page) write(w io.Writer) error {
-	parsed, err := template.New("page").Parse(source)
-	if err != nil {
-		return fmt.Errorf("reading the page: %w", err)
-	}
-	return parsed.Execute(w, p)
+	colors := map[inspect.Level]string{inspect.Problem: "bad", inspect.Unknown: "warn"}
+	return cmp.Or(colors[p.Status.Level], "good")
 }
 
 // number is one of those at the top of the page.
