@@ -92,7 +92,7 @@ func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
 		return err
 	}
 	defer progress.stop()
-	installed, err := inspect.Find(ctx, c.client, inspect.Options{Namespace: p.system, Now: c.now})
+	installed, err := inspect.Locate(ctx, c.client, inspect.Options{Namespace: p.system, Now: c.now})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
 func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlags, roots string,
 	installed *inspect.Snapshot, facts *preflight.Facts, progress *progress,
 ) (map[string]preflight.NodeReport, error) {
-	prober := preflight.Prober{Client: c.client, Namespace: p.namespace(), Image: f.image, Request: preflight.NewRequest(), Progress: progress.step}
+	prober := preflight.Prober{Client: c.client, Namespace: p.namespace(), Image: f.image, Progress: progress.step}
 	if facts.Labels != nil { // the namespace exists
 		prober.Namespace = facts.Namespace
 	}
@@ -136,7 +136,7 @@ func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlag
 	if err != nil {
 		return nil, err
 	}
-	prober.Request.Servers, prober.Request.CA, prober.Request.Region = servers, roots, region
+	prober.Request = nodereport.Request{Servers: servers, CA: roots, Region: region}
 	return prober.Run(ctx, facts.Nodes)
 }
 

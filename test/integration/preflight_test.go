@@ -34,7 +34,7 @@ func TestPreflightPodsAreAccepted(t *testing.T) {
 			_, _ = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}) // the prober may have deleted it
 		}
 	}()
-	prober := preflight.Prober{Client: f.Client, Namespace: f.Namespace, Image: "efs-stunnel:test", Request: preflight.NewRequest(), Progress: func(string) {}}
+	prober := preflight.Prober{Client: f.Client, Namespace: f.Namespace, Image: "efs-stunnel:test", Progress: func(string) {}}
 	nodes := []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "preflight-1"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "preflight-2"}},

@@ -51,11 +51,6 @@ func Locate(ctx context.Context, client kubernetes.Interface, o Options) (*Snaps
 	return read(ctx, client, o, (*gatherer).installation, (*gatherer).programs)
 }
 
-// Find reads the agents only, and so where the installation is.
-func Find(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
-	return read(ctx, client, o, (*gatherer).installation)
-}
-
 // read gathers by steps, of which later ones need what earlier ones have read.
 func read(ctx context.Context, client kubernetes.Interface, o Options, steps ...func(*gatherer, context.Context)) (*Snapshot, error) {
 	s := &Snapshot{}

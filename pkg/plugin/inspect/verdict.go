@@ -81,7 +81,8 @@ func (r Result) part() string { return cmp.Or(r.within, r.Object) }
 
 func (r Result) in(within string) Result { r.within = within; return r }
 
-func fine(object, format string, args ...any) Result {
+// Fine returns that an object is as it should be.
+func Fine(object, format string, args ...any) Result {
 	return Result{Level: OK, Object: object, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -87,7 +87,7 @@ func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
 	case claim.Status.Phase == corev1.ClaimLost:
 		return problem(ClaimLost, "", fmt.Sprintf("its volume %s was deleted; the data stays", name))
 	case claim.Status.Phase == corev1.ClaimBound:
-		return cmp.Or(f.waitsForMount(reading.NameOf(claim)), fine("", "bound to %s", name))
+		return cmp.Or(f.waitsForMount(reading.NameOf(claim)), Fine("", "bound to %s", name))
 	case name != "" || f.volumes[own].Object != nil && condition.Reason == "":
 		return note(WaitsForBinder, "", "the cluster is binding it to volume "+cmp.Or(name, own))
 	case maker != "":
@@ -155,7 +155,7 @@ func (f *facts) waitsForMount(claim types.NamespacedName) (r Result) {
 
 func (f *facts) checkClasses() (results []Result) {
 	for _, name := range slices.Sorted(maps.Keys(f.classes)) {
-		result := fine(named(KindClass, name), "its parameters are valid")
+		result := Fine(named(KindClass, name), "its parameters are valid")
 		if err := f.classes[name].err; err != nil {
 			result = problem(ClassRefused, result.Object, err.Error())
 		}

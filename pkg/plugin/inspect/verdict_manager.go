@@ -42,7 +42,7 @@ func (f *facts) checkManager() []Result {
 	case ready < want:
 		return []Result{problem(ManagerNotReady, object, join(fmt.Sprintf("%d of %d replicas are ready", ready, want), why))}
 	}
-	return []Result{fine(object, "%d of %d replicas are ready", ready, want)}
+	return []Result{Fine(object, "%d of %d replicas are ready", ready, want)}
 }
 
 // valueOr returns what an optional field has, or its default.
@@ -91,7 +91,7 @@ func (f *facts) checkLeader() []Result {
 	case f.lacks("leases.coordination.k8s.io"):
 		return nil
 	case leader.Leads:
-		return []Result{fine(object, "%s leads", leader.Holder)}
+		return []Result{Fine(object, "%s leads", leader.Holder)}
 	case f.isElectionOff():
 		return []Result{note("", object, "the manager runs without leader election")}
 	case leader.Holder != "" && leader.Renewed != nil:
@@ -202,7 +202,7 @@ func (f *facts) checkVersions() (results []Result) {
 	case len(versions) > 1:
 		return append(results, problem(VersionSkew, "images", "the versions differ: "+strings.Join(texts, ", ")))
 	case len(programs) > 0:
-		return append(results, fine("images", "%s", strings.Join(texts, ", ")))
+		return append(results, Fine("images", "%s", strings.Join(texts, ", ")))
 	}
 	return results
 }

@@ -124,7 +124,7 @@ func (f *facts) agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {
 		agent.verdict = problem(AgentNotReady, object, join("agent "+pod.Name+" is not ready", agent.Why))
 		agent.verdict.Remedy = "kubectl -n " + f.Namespace + " describe pod " + pod.Name
 	default:
-		agent.verdict = fine(object, "agent %s is ready%s", pod.Name, f.lanesOf(name))
+		agent.verdict = Fine(object, "agent %s is ready%s", pod.Name, f.lanesOf(name))
 	}
 	return agent
 }

@@ -88,14 +88,14 @@ func (f *facts) checkPod(subject Subject) []Examined {
 	if subject.Kind != KindPod || pod == nil {
 		return nil
 	}
-	result := fine(object, "it is ready")
+	result := Fine(object, "it is ready")
 	switch why := PodProblem(pod); {
 	case !f.lacks(claimResource) && len(f.claimsOf(pod)) == 0:
 		result = note(PodNotOurs, object, "it uses no volume of efs-stunnel")
 	case pod.DeletionTimestamp != nil:
 		result = note(PodNotReady, object, "it is being deleted")
 	case pod.Status.Phase == corev1.PodSucceeded:
-		result = fine(object, "it has ended")
+		result = Fine(object, "it has ended")
 	case why != "":
 		result = note(PodNotReady, object, why)
 	}

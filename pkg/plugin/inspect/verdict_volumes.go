@@ -87,7 +87,7 @@ func (f *facts) checkVolume(volume volumes.Volume) Result {
 	case said:
 		return problem(Cause(cause), "", message)
 	}
-	return fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(on.String(), volume.Path))
+	return Fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(on.String(), volume.Path))
 }
 
 // isReleased reports whether no claim uses a volume any more.
@@ -143,7 +143,7 @@ func (f *facts) sharedState(shared *v1alpha1.SharedVolume, claim types.Namespace
 	case shared.DeletionTimestamp != nil || status.Phase == v1alpha1.Deleting:
 		return note(SharedVolumeDeleted, "", cmp.Or(status.Message, "the manager deletes its claim, then its volume"))
 	case status.Phase == v1alpha1.Ready:
-		return cmp.Or(f.waitsForMount(claim), fine("", "claim %s can be used", claim.Name))
+		return cmp.Or(f.waitsForMount(claim), Fine("", "claim %s can be used", claim.Name))
 	case status.Phase != v1alpha1.Failed && isNew:
 		return note(SharedVolumeWaits, "", cmp.Or(status.Message, "the manager has not reported anything yet"))
 	case status.Phase == "":
@@ -194,7 +194,7 @@ func (f *facts) checkTable() (results []Result) {
 	case f.Table == nil:
 		results = append(results, problem(TableMissing, object, "it does not exist; agents serve the last table"))
 	case f.tableErr == nil:
-		results = append(results, fine(object, "%s", printing.Count(len(f.table.Targets), "file system")))
+		results = append(results, Fine(object, "%s", printing.Count(len(f.table.Targets), "file system")))
 	case !isSaid:
 		results = append(results, problem(TableUnreadable, object, unreadable+f.tableErr.Error()))
 	}
@@ -269,7 +269,7 @@ func (f *facts) checkRoot(id string, target ports.Target) Result {
 	pair.Volume, pair.Claim = f.volumes[volumes.RootName(id)].Object, f.rootClaim(id)
 	switch why := pair.Ready(); {
 	case why == "" || f.lacks(volumeResource) || f.lacks(claimResource):
-		return fine(object, "port %d, %s", target.Port, printing.Count(mountTargets(target), "mount target"))
+		return Fine(object, "port %d, %s", target.Port, printing.Count(mountTargets(target), "mount target"))
 	case pair.OtherInstallation() != "":
 		return problem(RootVolumeConflict, object, why)
 	default:
@@ -335,5 +335,5 @@ func (f *facts) checkJob(j jobFacts) Result {
 	case state == mountjobs.Running:
 		return note(JobRuns, object, "runs"+where)
 	}
-	return fine(object, "%s", join(string(state), j.outcome.Message))
+	return Fine(object, "%s", join(string(state), j.outcome.Message))
 }

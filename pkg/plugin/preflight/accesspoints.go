@@ -23,7 +23,7 @@ func (f *Facts) accessPoints() []inspect.Result {
 	return []inspect.Result{
 		note(AccessPointActions, "class "+strings.Join(f.PointClasses, ", "), "the manager makes an access point for each claim: its AWS role needs elasticfilesystem:CreateAccessPoint, "+
 			"elasticfilesystem:DeleteAccessPoint and elasticfilesystem:TagResource", wellknown.DocsURL+"tasks/aws-permissions.md#access-points"),
-		fine("local ports", "each access point takes one: from %d on, %d are free for --stunnel-port-count, %d are planned", f.Ports.First, room, f.Ports.Last-f.Ports.First+1),
+		inspect.Fine("local ports", "each access point takes one: from %d on, %d are free for --stunnel-port-count, %d are planned", f.Ports.First, room, f.Ports.Last-f.Ports.First+1),
 	}
 }
 

@@ -55,10 +55,6 @@ func Check(f *Facts) inspect.Diagnosis {
 	return inspect.NewDiagnosis("the cluster", checks)
 }
 
-func fine(object, format string, args ...any) inspect.Result {
-	return inspect.Result{Level: inspect.OK, Object: object, Message: fmt.Sprintf(format, args...)}
-}
-
 func note(cause inspect.Cause, object, message, remedy string) inspect.Result {
 	return inspect.Result{Level: inspect.Note, Cause: cause, Object: object, Message: message, Remedy: remedy}
 }
@@ -92,7 +88,7 @@ func (f *Facts) version() inspect.Result {
 	case have.LessThan(first) || !have.LessThan(last.OffsetMinor(1)):
 		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests have run on %s to %s", f.Version, firstTested, lastTested), "")
 	}
-	return fine(object, "version %s", f.Version)
+	return inspect.Fine(object, "version %s", f.Version)
 }
 
 func (f *Facts) namespace() []inspect.Result {
@@ -100,7 +96,7 @@ func (f *Facts) namespace() []inspect.Result {
 	if unread := f.unreadOf("get", "namespaces"); len(unread) > 0 {
 		return unread
 	}
-	result := fine(object, "its Pod Security level is privileged")
+	result := inspect.Fine(object, "its Pod Security level is privileged")
 	switch level := f.Labels[enforceLabel]; {
 	case f.Labels == nil:
 		result = note(NamespaceMissing, object, "it does not exist yet; the manifests create it with the Pod Security level privileged", "")
@@ -126,7 +122,7 @@ func (f *Facts) nodePorts() []inspect.Result {
 		return []inspect.Result{note(NodePortsUnknown, object, f.unknownNodePorts(),
 			"compare kube-apiserver's "+nodePortFlag+" with the tunnels' ports, "+f.Ports.String())}
 	}
-	return []inspect.Result{fine(object, "their range, %s, is apart from the tunnels' ports, %s", span, f.Ports)}
+	return []inspect.Result{inspect.Fine(object, "their range, %s, is apart from the tunnels' ports, %s", span, f.Ports)}
 }
 
 // unknownNodePorts returns what Services show of the range of node ports, which no object has.
@@ -151,7 +147,7 @@ func (f *Facts) portsInUse() []inspect.Result {
 	}
 	f.eachPort(check)
 	if len(results) == 0 {
-		results = append(results, fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
+		results = append(results, inspect.Fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
 	}
 	return results
 }
@@ -187,7 +183,7 @@ func (f *Facts) nodes() []inspect.Result {
 func (f *Facts) hostNames() []inspect.Result {
 	results := inspect.HostNames(f.Nodes, f.hostName)
 	if len(results) == 0 && len(f.Nodes) > 0 {
-		results = append(results, fine("host names", "no two nodes have the same"))
+		results = append(results, inspect.Fine("host names", "no two nodes have the same"))
 	}
 	return results
 }
@@ -236,7 +232,7 @@ func (f *Facts) node(node *corev1.Node) []inspect.Result {
 			"use nodes of another operating system, or test one first: kubectl efs-stunnel preflight --nodes"))
 	}
 	if len(results) == 0 {
-		results = append(results, fine(object, "%s", strings.Join([]string{info.OSImage, info.KernelVersion, info.Architecture}, ", ")))
+		results = append(results, inspect.Fine(object, "%s", strings.Join([]string{info.OSImage, info.KernelVersion, info.Architecture}, ", ")))
 	}
 	return results
 }
@@ -270,7 +266,7 @@ func (f *Facts) reported(node *corev1.Node, r NodeReport) []inspect.Result {
 		if r.Answered > 0 {
 			text += fmt.Sprintf(", %d mount targets answer", r.Answered)
 		}
-		results = append(results, fine(object, "%s", text))
+		results = append(results, inspect.Fine(object, "%s", text))
 	}
 	return results
 }

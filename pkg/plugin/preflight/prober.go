@@ -29,7 +29,7 @@ type Prober struct {
 	Namespace   string // of the pods
 	Image       string // of the node agent
 	PullSecrets []corev1.LocalObjectReference
-	Request     nodereport.Request
+	Request     nodereport.Request // without the paths in the pods
 	Progress    func(step string)
 }
 
@@ -77,13 +77,11 @@ func (p *Prober) examine(ctx context.Context, node string, asksAWS bool) NodeRep
 		return NodeReport{Why: ctx.Err().Error()}
 	}
 	request := p.Request
+	request.Host, request.Proc = hostPath, "/proc"
 	if !asksAWS {
 		request.Region = ""
 	}
-	text, err := json.Marshal(request)
-	if err != nil {
-		return NodeReport{Why: err.Error()}
-	}
+	text, _ := json.Marshal(request) // strings only
 	pod, err := p.Client.CoreV1().Pods(p.Namespace).Create(ctx, p.pod(node, string(text)), metav1.CreateOptions{})
 	if err != nil {
 		return NodeReport{Why: refusal(err, p.Namespace)}
@@ -210,6 +208,3 @@ func (p *Prober) pod(node, request string) *corev1.Pod {
 		},
 	}
 }
-
-// NewRequest returns the request to a pod of Prober.
-func NewRequest() nodereport.Request { return nodereport.Request{Host: hostPath, Proc: "/proc"} }

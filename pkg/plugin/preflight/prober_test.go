@@ -92,8 +92,7 @@ func waits(reason string) func(*corev1.Pod) {
 }
 
 func proberOf(k *kubelet) *Prober {
-	request := NewRequest()
-	request.Region = "us-east-1"
+	request := nodereport.Request{Region: "us-east-1"}
 	return &Prober{Client: k, Namespace: "efs-stunnel", Image: "efs-stunnel:1.2", Request: request, Progress: func(string) {}}
 }
 
