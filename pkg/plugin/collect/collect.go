@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
@@ -68,10 +70,7 @@ type collector struct {
 
 func newCollector(o Options) *collector {
 	c := &collector{Options: o, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
-	c.archive = &Archive{time: o.Snapshot.Now, account: o.RedactAccounts}
-	for _, unread := range o.Snapshot.Unread {
-		c.archive.Unread = append(c.archive.Unread, unread.String())
-	}
+	c.archive = &Archive{time: o.Snapshot.Now, account: o.RedactAccounts, Unread: reading.Texts(o.Snapshot.Unread)}
 	return c
 }
 
@@ -115,7 +114,7 @@ func (c *collector) objects() {
 	addObjects(c, "manager", mostObjects, present(s.Manager))
 	addObjects(c, "agents", mostObjects, present(s.Agents))
 	addObjects(c, "lease", mostObjects, present(s.Lease))
-	addObjects(c, "tables", mostObjects, append(present(s.Table), present(s.Pinned)...))
+	addObjects(c, "tables", mostObjects, present(s.Table, s.Pinned))
 	addObjects(c, "pods", mostObjects, slices.Concat(s.PodsByPart()))
 	addObjects(c, "jobs", mostObjects, s.OurJobs())
 	addObjects(c, "claims", mostObjects, s.OurClaims())
@@ -127,12 +126,9 @@ func (c *collector) objects() {
 	addObjects(c, "events", mostEvents, s.OurEvents())
 }
 
-// present returns a list of one object, empty if it does not exist.
-func present[T any](object *T) []*T {
-	if object == nil {
-		return nil
-	}
-	return []*T{object}
+// present leaves out what does not exist.
+func present[T any](objects ...*T) []*T {
+	return slices.DeleteFunc(objects, func(object *T) bool { return object == nil })
 }
 
 // addObjects adds a file unless there is no object.
@@ -321,8 +317,5 @@ func (a *Archive) Write(w io.Writer) error {
 			return fmt.Errorf("writing %s: %w", f.name, err)
 		}
 	}
-	if err := packed.Close(); err != nil {
-		return err
-	}
-	return compressed.Close()
+	return errors.Join(packed.Close(), compressed.Close())
 }

@@ -15,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -100,12 +101,9 @@ func NewStatus(s *Snapshot) Status {
 		FileSystems: present(f.fileSystems(examined)), Agents: present(f.agents()), Claims: present(f.waitingClaims()),
 		Volumes: f.countVolumes(), Jobs: present(f.activeJobs()),
 		SharedVolumes: present(f.waitingShared()), SharedVolumeCount: len(f.SharedVolumes),
+		Unread: present(reading.Texts(s.Unread)), unread: s.Unread,
 	}
 	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.layer, b.layer) })
-	status.Unread, status.unread = []string{}, s.Unread
-	for _, unread := range s.Unread {
-		status.Unread = append(status.Unread, unread.String())
-	}
 	if len(status.Unread) > 0 && status.Level != Problem {
 		status.Level = Unknown
 	}

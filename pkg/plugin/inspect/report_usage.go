@@ -15,6 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/plugin/printing"
+	"gnuthought.com/efs-stunnel/pkg/plugin/reading"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -52,11 +53,9 @@ func NewUsage(s *Snapshot, namespace string) Usage {
 	slices.SortStableFunc(usage.Claims, func(a, b ClaimUsage) int {
 		return cmp.Or(cmp.Compare(used(b), used(a)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Claim, b.Claim))
 	})
-	for _, unread := range s.Unread {
-		if unread.Resource == claimResource && (namespace == "" || unread.Namespace == namespace) {
-			usage.Unread = append(usage.Unread, unread.String())
-		}
-	}
+	usage.Unread = reading.Texts(keep(s.Unread, func(u Unread) bool {
+		return u.Resource == claimResource && (namespace == "" || u.Namespace == namespace)
+	}))
 	return usage
 }
 
@@ -143,12 +142,9 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 		}
 	}
 	slices.Sort(ids)
-	var rights []string
-	for _, unread := range s.Unread {
-		if unread.Resource == volumeResource || unread.Resource == claimResource && unread.Namespace == s.Namespace {
-			rights = append(rights, unread.String())
-		}
-	}
+	rights := reading.Texts(keep(s.Unread, func(u Unread) bool {
+		return u.Resource == volumeResource || u.Resource == claimResource && u.Namespace == s.Namespace
+	}))
 	if len(ids) == 0 && len(usage.Claims) > 0 && len(rights) > 0 {
 		return nil, fmt.Errorf("no file system of the claims is found: you have no right to %s", strings.Join(rights, ", nor to "))
 	}

@@ -30,6 +30,14 @@ func (u Unread) String() string {
 	return text + " in namespace " + u.Namespace
 }
 
+// Texts returns each as a line of text.
+func Texts(all []Unread) (texts []string) {
+	for _, unread := range all {
+		texts = append(texts, unread.String())
+	}
+	return texts
+}
+
 // Reader reads objects with the rights of a user, who may not have all that are needed.
 type Reader struct {
 	Unread *[]Unread // what the user may not read
