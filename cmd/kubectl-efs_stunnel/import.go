@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,11 +167,8 @@ func (p *plugin) read(name string) ([]byte, error) {
 
 // planTemplate names the claims of directories by their paths.
 func (p *plugin) planTemplate(ctx context.Context, i installation, plan rebuild.Import, f importFlags) ([]rebuild.Item, error) {
-	text, from := f.pattern, rebuild.Provisioner(f.from)
-	if text == "" {
-		text = from.Template(f.base)
-	}
-	template, err := rebuild.ParseTemplate(text)
+	from := rebuild.Provisioner(f.from)
+	template, err := rebuild.ParseTemplate(cmp.Or(f.pattern, from.Template(f.base)))
 	if err != nil {
 		return nil, err
 	}

@@ -117,8 +117,6 @@ func (p *plugin) say(about, message string) {
 	fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", printing.Line(about), printing.Line(message))
 }
 
-var errNotConfirmed = errors.New("not confirmed: nothing was changed; --yes confirms")
-
 // confirm asks, unless the user has confirmed by the flag.
 func (p *plugin) confirm(yes bool, question string) error {
 	if yes {
@@ -130,7 +128,7 @@ func (p *plugin) confirm(yes bool, question string) error {
 		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errNotConfirmed
+		return errors.New("not confirmed: nothing was changed; --yes confirms")
 	}
 	return nil
 }

@@ -92,12 +92,10 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 		return exitHealthy
 	case errors.Is(err, errProblems):
 		return exitProblems
-	case errors.Is(err, errUnknown):
-		return exitUnknown
-	default:
+	case !errors.Is(err, errUnknown):
 		fmt.Fprintln(streams.ErrOut, "error:", printing.Line(err.Error()))
-		return exitUnknown
 	}
+	return exitUnknown
 }
 
 type plugin struct {
@@ -189,9 +187,7 @@ func (p *plugin) doctor() *cobra.Command {
 // subject accepts KIND NAME and KIND/NAME, as kubectl does.
 func (p *plugin) subject(args []string) (inspect.Subject, error) {
 	if len(args) == 1 {
-		if kind, name, ok := strings.Cut(args[0], "/"); ok {
-			args = []string{kind, name}
-		}
+		args = strings.SplitN(args[0], "/", 2)
 	}
 	var subject inspect.Subject
 	switch {
@@ -227,14 +223,7 @@ func show[T printing.Report](p *plugin, value T, level inspect.Level, now time.T
 	if err := printing.Write(colorsOf(p.streams.Out), p.output, value, now); err != nil {
 		return err
 	}
-	switch level {
-	case inspect.Problem:
-		return errProblems
-	case inspect.Unknown:
-		return errUnknown
-	case inspect.OK, inspect.Note:
-	}
-	return nil
+	return map[inspect.Level]error{inspect.Problem: errProblems, inspect.Unknown: errUnknown}[level]
 }
 
 func (p *plugin) gather(ctx context.Context, withUsers bool) (*inspect.Snapshot, error) {

@@ -51,15 +51,12 @@ func (p *plugin) preflight() *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVar(&f.nodes, "nodes", false, "examine each node with a short-lived pod on the host's network, in the namespace of the installation if it exists, else in --namespace")
 	flags.StringVar(&f.image, "image", "", "`image` of the node agent for these pods (default: the installed one)")
-	flags.StringVar(&f.ports, "ports", defaultPorts().String(), "`first-last` port of the tunnels, as --base-stunnel-port and --stunnel-port-count of the manager will be")
+	usual := ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
+	flags.StringVar(&f.ports, "ports", usual.String(), "`first-last` port of the tunnels, as --base-stunnel-port and --stunnel-port-count of the manager will be")
 	flags.StringSliceVar(&f.fileSystems, "file-system", nil, "`id` of a file system whose mount target each node connects to; or NAME=ADDRESS, where NAME is in the server's certificate; needs --nodes")
 	flags.StringVar(&f.region, "aws-region", "", "`region` of the file systems (default: the nodes')")
 	flags.StringVar(&f.caFile, "ca-file", "", "`file` of the roots that servers' certificates come from, in PEM (default: those in the image)")
 	return command
-}
-
-func defaultPorts() ports.Span {
-	return ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
 }
 
 // check checks the flags, also against each other, and returns the ports and the text of --ca-file.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -160,15 +161,9 @@ func (p *plugin) runCollect(ctx context.Context, name string, accounts bool) err
 		return err
 	}
 	progress.stop()
-	fmt.Fprintf(p.streams.Out, "%s has:\n", name)
-	for _, file := range archive.Files() {
-		fmt.Fprintf(p.streams.Out, "  %s\n", file)
-	}
+	fmt.Fprintf(p.streams.Out, "%s has:\n  %s\n", name, strings.Join(archive.Files(), "\n  "))
 	if len(archive.Unread) > 0 {
-		fmt.Fprintln(p.streams.ErrOut, "You have no right to:")
-		for _, right := range archive.Unread {
-			fmt.Fprintf(p.streams.ErrOut, "  %s\n", right)
-		}
+		fmt.Fprintf(p.streams.ErrOut, "You have no right to:\n  %s\n", strings.Join(archive.Unread, "\n  "))
 		return errUnknown
 	}
 	return nil

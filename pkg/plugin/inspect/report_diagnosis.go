@@ -47,15 +47,15 @@ type Diagnosis struct {
 func Examine(s *Snapshot, subject Subject) Diagnosis {
 	f := derive(s)
 	scope := f.scopeOf(subject)
-	d := Diagnosis{Subject: subject.String()}
+	var checks []Examined
 	for _, examined := range slices.Concat(f.missing(subject), f.examine(), f.checkPod(subject)) {
 		examined.Results = keep(examined.Results, scope.has)
 		if len(examined.Results) > 0 {
-			d.Checks = append(d.Checks, examined)
+			checks = append(checks, examined)
 		}
 	}
-	linkProblems(d.Checks)
-	d.Level = worst(d.Checks)
+	linkProblems(checks)
+	d := NewDiagnosis(subject.String(), checks)
 	d.Cause = d.findCause()
 	return d
 }
@@ -107,9 +107,9 @@ func (f *facts) missing(subject Subject) []Examined {
 	case KindClaim:
 		isThere, resource, result.Cause = claim != nil, claimResource, ClaimMissing
 	case KindSharedVolume:
-		isThere, resource, result.Cause = f.sharedVolume(subject.NamespacedName) != nil, sharedResource, SharedVolumeMissing
+		isThere, resource, result.Cause = f.shared[subject.NamespacedName] != nil, sharedResource, SharedVolumeMissing
 	case KindPod:
-		isThere, resource, result.Cause = f.user(subject.NamespacedName) != nil, "pods", PodMissing
+		isThere, resource, result.Cause = f.users[subject.NamespacedName] != nil, "pods", PodMissing
 	case KindNode:
 		isThere = slices.ContainsFunc(f.Nodes, func(n *corev1.Node) bool { return n.Name == subject.Name })
 		resource, result.Cause = "nodes", NodeMissing
@@ -300,7 +300,6 @@ func (s Status) Summary() string {
 		return s.problemsText()
 	case Unknown:
 		return noProblemRead
-	case OK, Note:
 	}
 	return "healthy"
 }

@@ -51,16 +51,14 @@ func NewUsage(s *Snapshot, namespace string) Usage {
 		}
 	}
 	slices.SortStableFunc(usage.Claims, func(a, b ClaimUsage) int {
-		return cmp.Or(cmp.Compare(used(b), used(a)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Claim, b.Claim))
+		largest := cmp.Compare(valueOr(b.UsedBytes, -1), valueOr(a.UsedBytes, -1)) // what is not known comes last
+		return cmp.Or(largest, strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Claim, b.Claim))
 	})
 	usage.Unread = reading.Texts(keep(s.Unread, func(u Unread) bool {
 		return u.Resource == claimResource && (namespace == "" || u.Namespace == namespace)
 	}))
 	return usage
 }
-
-// used is below zero if it is not known.
-func used(c ClaimUsage) int64 { return valueOr(c.UsedBytes, -1) }
 
 func (f *facts) usageOf(claim *corev1.PersistentVolumeClaim) ClaimUsage {
 	c := ClaimUsage{

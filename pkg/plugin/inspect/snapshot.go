@@ -237,8 +237,7 @@ func (s *Snapshot) JobSettings(image string) (mountjobs.Settings, error) {
 }
 
 // Aliases returns the ids that a file system may carry as a copy of another.
-func (s *Snapshot) Aliases(fileSystem string) []string {
-	var old []string
+func (s *Snapshot) Aliases(fileSystem string) (old []string) {
 	for item := range strings.SplitSeq(setting(s.Manager, "--file-system-aliases", ""), ",") {
 		if fresh, id, _ := strings.Cut(strings.TrimSpace(item), "="); fresh == fileSystem {
 			old = append(old, id)

@@ -137,9 +137,7 @@ type Examined struct {
 	Results []Result `json:"results"`
 }
 
-// examine runs all checks.
-func (f *facts) examine() []Examined {
-	var all []Examined
+func (f *facts) examine() (all []Examined) {
 	for _, c := range checks() {
 		examined := Examined{Check: c.name}
 		for _, unread := range f.Unread {
@@ -169,9 +167,7 @@ func worst(all []Examined) Level {
 	return level
 }
 
-// of selects results of a level.
-func of(all []Examined, level Level) []Result {
-	var found []Result
+func of(all []Examined, level Level) (found []Result) {
 	for _, examined := range all {
 		for _, result := range examined.Results {
 			if result.Level == level {
@@ -192,6 +188,8 @@ type facts struct {
 	jobs     []jobFacts             // ours, the newest first
 	attempts map[string]jobFacts    // the newest Job with an operation for each volume
 	claims   map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	users    map[types.NamespacedName]*corev1.Pod
+	shared   map[types.NamespacedName]*v1alpha1.SharedVolume
 	volumes  map[string]volumes.Volume   // by name
 	events   map[eventKey][]corev1.Event // the newest first
 	tunnels  map[string]*v1alpha1.NodeTunnels
@@ -219,6 +217,8 @@ func derive(s *Snapshot) *facts {
 		Snapshot: s, classes: map[string]storedClass{}, volumes: map[string]volumes.Volume{},
 		attempts: map[string]jobFacts{}, events: map[eventKey][]corev1.Event{},
 		claims:  reading.Index(s.Claims, reading.NameOf),
+		users:   reading.Index(s.Users, reading.NameOf),
+		shared:  reading.Index(s.SharedVolumes, reading.NameOf),
 		tunnels: reading.Index(s.NodeTunnels, (*v1alpha1.NodeTunnels).GetName),
 		shown:   reading.Index(s.FileSystemObjects, (*v1alpha1.FileSystem).GetName),
 	}

@@ -151,8 +151,7 @@ type Program struct {
 }
 
 // programs returns the manager, the agents and what mount Jobs run, as they are to be after a rollout.
-func (f *facts) programs() []Program {
-	var all []Program
+func (f *facts) programs() (all []Program) {
 	if f.Manager != nil {
 		status, image := f.Manager.Status, imageOf(f.Manager.Spec.Template.Spec)
 		all = append(all, Program{"manager", versionOf(image), status.ReadyReplicas, valueOr(f.Manager.Spec.Replicas, 1), status.UpdatedReplicas, image})

@@ -28,11 +28,11 @@ func (f *facts) scopeOf(subject Subject) *scope {
 		s.addClaim(subject.NamespacedName)
 	case KindSharedVolume:
 		s.addClaim(types.NamespacedName{Namespace: subject.Namespace, Name: wellknown.SharedClaimPrefix + subject.Name})
-		if shared := f.sharedVolume(subject.NamespacedName); shared != nil {
+		if shared := f.shared[subject.NamespacedName]; shared != nil {
 			s.parts[named(KindFileSystem, shared.Spec.FileSystemID)] = true
 		}
 	case KindPod:
-		if pod := f.user(subject.NamespacedName); pod != nil {
+		if pod := f.users[subject.NamespacedName]; pod != nil {
 			s.parts[named(KindNode, pod.Spec.NodeName)] = true
 			for _, claim := range f.claimsOf(pod) {
 				s.addClaim(reading.NameOf(claim))
@@ -84,7 +84,7 @@ const (
 
 // checkPod is about the pod that was asked about. It comes last: what a pod waits for is in other checks.
 func (f *facts) checkPod(subject Subject) []Examined {
-	pod, object := f.user(subject.NamespacedName), subject.String()
+	pod, object := f.users[subject.NamespacedName], subject.String()
 	if subject.Kind != KindPod || pod == nil {
 		return nil
 	}
@@ -100,10 +100,6 @@ func (f *facts) checkPod(subject Subject) []Examined {
 		result = note(PodNotReady, object, why)
 	}
 	return []Examined{{Check: "pod", Results: []Result{result}}}
-}
-
-func (f *facts) user(name types.NamespacedName) *corev1.Pod {
-	return first(f.Users, func(pod *corev1.Pod) bool { return pod.Namespace == name.Namespace && pod.Name == name.Name })
 }
 
 // usersOf returns the pods that use a claim.

@@ -68,12 +68,10 @@ func (f *facts) withRemedy(r Result) Result {
 		return r
 	}
 	kind, name := split(r.Object)
-	namespace, own, ok := strings.Cut(name, "/")
-	if ok {
-		name = own
-	}
+	namespace, own, _ := strings.Cut(name, "/")
 	reason := string(r.Cause)
 	text := cmp.Or(remedies[r.Cause], status.Remedy(reason), status.CauseRemedy(reason), remediesOf[kind], "do what the message says")
-	r.Remedy = strings.NewReplacer("{system}", f.Namespace, "{namespace}", namespace, "{name}", name).Replace(text)
+	own = cmp.Or(own, name) // without a namespace
+	r.Remedy = strings.NewReplacer("{system}", f.Namespace, "{namespace}", namespace, "{name}", own).Replace(text)
 	return r
 }

@@ -38,8 +38,7 @@ func isUserVolume(volume volumes.Volume) bool {
 	return volume.Kind == volumes.Provisioned || volume.Kind == volumes.Original
 }
 
-func (f *facts) checkVolumes() []Result {
-	var results []Result
+func (f *facts) checkVolumes() (results []Result) {
 	for _, name := range slices.Sorted(maps.Keys(f.volumes)) {
 		volume := f.volumes[name]
 		if !isUserVolume(volume) {
@@ -152,17 +151,13 @@ func (f *facts) sharedState(shared *v1alpha1.SharedVolume, claim types.Namespace
 	return problem(reason, "", status.Message)
 }
 
-func (f *facts) sharedVolume(name types.NamespacedName) *v1alpha1.SharedVolume {
-	return first(f.SharedVolumes, func(s *v1alpha1.SharedVolume) bool { return s.Namespace == name.Namespace && s.Name == name.Name })
-}
-
 // sharedVolumeOf returns what a claim was created for, nil if that is no SharedVolume that could be read.
 func (f *facts) sharedVolumeOf(claim *corev1.PersistentVolumeClaim) *v1alpha1.SharedVolume {
 	namespace, name, _ := strings.Cut(claim.Annotations[wellknown.AnnotationSharedVolume], "/")
 	if namespace != claim.Namespace {
 		return nil
 	}
-	return f.sharedVolume(types.NamespacedName{Namespace: namespace, Name: name})
+	return f.shared[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
 // Causes about the table and file systems. Those of conditions have the condition's reason.

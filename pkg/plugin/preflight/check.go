@@ -45,11 +45,11 @@ func Check(f *Facts) inspect.Diagnosis {
 		{Check: "Kubernetes", Results: []inspect.Result{f.version()}},
 		{Check: "namespace", Results: f.namespace()},
 		{Check: "NodePorts", Results: f.nodePorts()},
-		{Check: "ports in use", Results: append(f.unreadOf("list", "services", "pods"), f.portsInUse()...)},
-		{Check: "nodes", Results: append(f.unreadOf("list", "nodes"), f.nodes()...)},
+		{Check: "ports in use", Results: append(f.unreadOf("services", "pods"), f.portsInUse()...)},
+		{Check: "nodes", Results: append(f.unreadOf("nodes"), f.nodes()...)},
 		{Check: "host names", Results: f.hostNames()},
 	}
-	if results := append(f.unreadOf("list", "storageclasses.storage.k8s.io"), f.accessPoints()...); len(results) > 0 {
+	if results := append(f.unreadOf("storageclasses.storage.k8s.io"), f.accessPoints()...); len(results) > 0 {
 		checks = append(checks, inspect.Examined{Check: "access points", Results: results})
 	}
 	return inspect.NewDiagnosis("the cluster", checks)
@@ -64,10 +64,9 @@ func problem(cause inspect.Cause, object, message, remedy string) inspect.Result
 }
 
 // unreadOf returns a result for each of some resources whose checks are incomplete.
-func (f *Facts) unreadOf(verb string, resources ...string) []inspect.Result {
-	var results []inspect.Result
+func (f *Facts) unreadOf(resources ...string) (results []inspect.Result) {
 	for _, unread := range f.Unread {
-		if unread.Verb == verb && slices.Contains(resources, unread.Resource) {
+		if slices.Contains(resources, unread.Resource) {
 			results = append(results, inspect.Incomplete(unread, unread.Resource))
 		}
 	}
@@ -93,7 +92,7 @@ func (f *Facts) version() inspect.Result {
 
 func (f *Facts) namespace() []inspect.Result {
 	object, label := "namespace "+f.Namespace, "kubectl label --overwrite namespace "+f.Namespace+" "+enforceLabel+"=privileged"
-	if unread := f.unreadOf("get", "namespaces"); len(unread) > 0 {
+	if unread := f.unreadOf("namespaces"); len(unread) > 0 {
 		return unread
 	}
 	result := inspect.Fine(object, "its Pod Security level is privileged")
@@ -110,7 +109,7 @@ func (f *Facts) namespace() []inspect.Result {
 
 func (f *Facts) nodePorts() []inspect.Result {
 	const object = "NodePort services"
-	if unread := f.unreadOf("list", "pods"); len(unread) > 0 {
+	if unread := f.unreadOf("pods"); len(unread) > 0 {
 		return unread
 	}
 	span := cmp.Or(f.NodePorts, defaultNodePorts())
@@ -137,8 +136,7 @@ func (f *Facts) unknownNodePorts() string {
 	return fmt.Sprintf("no object shows their range; the default, %s, is apart from the tunnels' ports", defaultNodePorts())
 }
 
-func (f *Facts) portsInUse() []inspect.Result {
-	var results []inspect.Result
+func (f *Facts) portsInUse() (results []inspect.Result) {
 	check := func(object, kind string, port int) {
 		if f.Ports.Contains(port) || port == wellknown.AgentHTTPPort { // of the agents' health and metrics
 			results = append(results, problem(PortInUse, object, fmt.Sprintf("its %s %d is one of the tunnels' ports", kind, port),
@@ -168,8 +166,7 @@ func (f *Facts) eachPort(use func(object, kind string, port int)) {
 	}
 }
 
-func (f *Facts) nodes() []inspect.Result {
-	var results []inspect.Result
+func (f *Facts) nodes() (results []inspect.Result) {
 	for _, node := range f.Nodes {
 		results = append(results, f.node(node)...)
 	}
@@ -272,8 +269,7 @@ func (f *Facts) reported(node *corev1.Node, r NodeReport) []inspect.Result {
 }
 
 // mountHelper returns the results about mount.nfs, which the kubelet runs, and the kernel's NFS client.
-func mountHelper(object, image string, r nodereport.Report) []inspect.Result {
-	var results []inspect.Result
+func mountHelper(object, image string, r nodereport.Report) (results []inspect.Result) {
 	switch {
 	case strings.HasPrefix(image, "Bottlerocket"):
 		results = append(results, problem(NoMountHelper, object, "it runs "+image+", which is not known to mount NFS volumes of Kubernetes, with mount.nfs or without",
@@ -311,8 +307,7 @@ func (f *Facts) ephemeral(object string, r nodereport.Report) []inspect.Result {
 	return nil
 }
 
-func selinux(object string, r nodereport.Report) []inspect.Result {
-	var results []inspect.Result
+func selinux(object string, r nodereport.Report) (results []inspect.Result) {
 	for _, name := range slices.Sorted(maps.Keys(r.Booleans)) {
 		if r.Enforcing && !r.Booleans[name] {
 			results = append(results, problem(SELinuxRefuses, object, "SELinux is enforcing, and its boolean "+name+" is off: containers may not use NFS volumes",
@@ -330,8 +325,7 @@ func reachRemedy(reason string) string {
 	return tunnelspec.ProbeRemedy(reason)
 }
 
-func servers(object, zone string, r nodereport.Report) []inspect.Result {
-	var results []inspect.Result
+func servers(object, zone string, r nodereport.Report) (results []inspect.Result) {
 	from := "from zone " + cmp.Or(zone, "(unknown)")
 	for _, failure := range r.Failures {
 		results = append(results, problem(MountTargetNotReached, object,

@@ -87,9 +87,7 @@ func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Facts
 	return f, r.Failed
 }
 
-// hostPorts returns the host ports that the containers of a pod declare.
-func hostPorts(pod *corev1.Pod) []int {
-	var all []int
+func hostPorts(pod *corev1.Pod) (all []int) {
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
 			if port.HostPort != 0 {

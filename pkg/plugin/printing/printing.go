@@ -85,7 +85,6 @@ func clean(value reflect.Value) {
 		}
 	case reflect.Map:
 		cleanMap(value)
-	default:
 	}
 }
 

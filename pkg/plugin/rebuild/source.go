@@ -40,15 +40,13 @@ func ParsePair(text, namespace string) (Wanted, error) {
 // ParseList reads a pair from each line. Empty lines, and those that begin with #, are left out.
 func ParseList(text, namespace string) ([]Wanted, error) {
 	var wanted []Wanted
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
+	for number, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		w, err := ParsePair(line, namespace)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return nil, fmt.Errorf("line %d: %w", number+1, err)
 		}
 		wanted = append(wanted, w)
 	}
@@ -181,7 +179,6 @@ func (p Provisioner) Template(base string) string {
 		return cmp.Or(base, "/persistentvolumes") + "/" + claimName + "-pvc-*"
 	case NFSSubdir:
 		return base + "/" + namespaceName + "-" + claimName + "-pvc-*"
-	case AWSDriver:
 	}
 	return ""
 }
@@ -257,18 +254,17 @@ func (p Provisioner) pathOf(volume *corev1.PersistentVolume, fileSystem string, 
 		return path.Clean(source.NFS.Path), ""
 	case p == AWSDriver && source.CSI != nil && source.CSI.Driver == "efs.csi.aws.com":
 		// [efs:]FILE-SYSTEM[:PATH[:ACCESS-POINT]]
-		parts := strings.Split(strings.TrimPrefix(source.CSI.VolumeHandle, "efs:"), ":")
+		parts := append(strings.Split(strings.TrimPrefix(source.CSI.VolumeHandle, "efs:"), ":"), "", "")
+		below, point := parts[1], parts[2]
 		switch {
-		case parts[0] != fileSystem:
-			return "", ""
-		case len(parts) > 2 && parts[2] != "" && points[parts[2]] == "":
-			return "", "" // its directory is not known
-		case len(parts) > 2 && parts[2] != "" && path.Clean("/"+parts[1]) == "/":
-			return points[parts[2]], parts[2]
-		case len(parts) > 2 && parts[2] != "":
-			return path.Join(points[parts[2]], parts[1]), ""
-		case len(parts) > 1 && parts[1] != "":
-			return path.Clean("/" + parts[1]), ""
+		case parts[0] != fileSystem, point == "" && below == "":
+		case point == "":
+			return path.Clean("/" + below), ""
+		case points[point] == "": // its directory is not known
+		case path.Clean("/"+below) == "/":
+			return points[point], point
+		default:
+			return path.Join(points[point], below), ""
 		}
 	}
 	return "", ""
