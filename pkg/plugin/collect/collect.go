@@ -34,25 +34,26 @@ type Options struct {
 	RedactAccounts bool
 	// Progress is called with what is read next.
 	Progress func(step string)
+
+	read logReader // nil asks the apiserver
 }
 
 // Collect reads logs, and packs them with the objects of the snapshot. What cannot be read is in the
 // archive's index; an error means that the context has ended.
 func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Archive, error) {
-	c := newCollector(o)
-	c.read = func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-		return client.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+	c := &collector{Options: o, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
+	c.archive = &Archive{time: o.Snapshot.Now, account: o.RedactAccounts, Unread: reading.Texts(o.Snapshot.Unread)}
+	if c.read == nil {
+		c.read = func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return client.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+		}
 	}
-	c.collect(ctx, client)
-	return c.archive, ctx.Err()
-}
-
-func (c *collector) collect(ctx context.Context, client kubernetes.Interface) {
 	c.version(client)
 	conclude(c, "status", inspect.NewStatus(c.Snapshot))
 	conclude(c, "doctor", inspect.Examine(c.Snapshot, inspect.Subject{}))
 	c.objects()
 	c.logs(ctx)
+	return c.archive, ctx.Err()
 }
 
 // logReader opens the log of a container.
@@ -62,16 +63,9 @@ type collector struct {
 	Options
 
 	redactor redactor
-	read     logReader
 	archive  *Archive
 	budget   int // bytes of logs that may still be read
 	denied   bool
-}
-
-func newCollector(o Options) *collector {
-	c := &collector{Options: o, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
-	c.archive = &Archive{time: o.Snapshot.Now, account: o.RedactAccounts, Unread: reading.Texts(o.Snapshot.Unread)}
-	return c
 }
 
 func (c *collector) add(name, purpose, text string) {

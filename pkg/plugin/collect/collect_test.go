@@ -121,13 +121,11 @@ func snapshot() *inspect.Snapshot {
 
 func collected(t *testing.T, s *inspect.Snapshot, accounts bool, read logReader) *Archive {
 	t.Helper()
-	c := newCollector(Options{Snapshot: s, RedactAccounts: accounts, Progress: func(string) {}})
-	c.read = read
-	c.collect(t.Context(), fake.NewClientset())
-	if strings.Contains(c.archive.index(), "one of the ") {
-		t.Errorf("an object is left out:\n%s", c.archive.index())
+	archive, err := Collect(t.Context(), fake.NewClientset(), Options{Snapshot: s, RedactAccounts: accounts, Progress: func(string) {}, read: read})
+	if err != nil || strings.Contains(archive.index(), "one of the ") {
+		t.Fatalf("%v, or an object is left out:\n%s", err, archive.index())
 	}
-	return c.archive
+	return archive
 }
 
 // logText returns the log of every container.
