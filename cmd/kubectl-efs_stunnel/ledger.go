@@ -98,7 +98,6 @@ func (i installation) isUsed(ctx context.Context, fileSystem string) (bool, erro
 	}), nil
 }
 
-// chosen returns the file systems of the flag, or all.
 func (i installation) chosen(ids []string) ([]string, error) {
 	all := slices.Sorted(maps.Keys(i.targets))
 	if len(ids) == 0 {
@@ -117,7 +116,6 @@ func (p *plugin) say(about, message string) {
 	fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", printing.Line(about), printing.Line(message))
 }
 
-// confirm asks, unless the user has confirmed by the flag.
 func (p *plugin) confirm(yes bool, question string) error {
 	if yes {
 		return nil

@@ -43,7 +43,6 @@ const (
 	exitUnknown  = 2 // wrong usage, or the cluster could not be asked for everything
 )
 
-// connection is a client, and the time of its apiserver.
 type connection struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
@@ -52,8 +51,7 @@ type connection struct {
 
 type connector func(genericclioptions.RESTClientGetter) (connection, error)
 
-// connect uses the user's kubeconfig. Times in objects are compared with the apiserver's: the clock of
-// a laptop may be wrong.
+// connect uses the user's kubeconfig, and for ages of objects the apiserver's time: a laptop's may be wrong.
 func connect(getter genericclioptions.RESTClientGetter) (connection, error) {
 	config, err := getter.ToRESTConfig()
 	if err != nil {
@@ -79,7 +77,6 @@ var (
 	errUnknown  = errors.New("not everything could be read")
 )
 
-// run returns the exit code.
 func run(ctx context.Context, args []string, streams genericiooptions.IOStreams, connect connector) int {
 	p := &plugin{flags: genericclioptions.NewConfigFlags(true), streams: streams, connect: connect}
 	command := p.root() //nolint:contextcheck // cobra passes the context to the commands

@@ -25,7 +25,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// preflightFlags are the flags of preflight.
 type preflightFlags struct {
 	nodes       bool
 	image       string
@@ -137,8 +136,7 @@ func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlag
 	return prober.Run(ctx, facts.Nodes)
 }
 
-// pullSecrets returns the pull secrets of the agents' pods, which have them from their service account if they
-// name none.
+// pullSecrets returns those of the agents' pods, which have them from their service account if they name none.
 func pullSecrets(ctx context.Context, client kubernetes.Interface, agents *appsv1.DaemonSet) []corev1.LocalObjectReference {
 	spec := agents.Spec.Template.Spec
 	if len(spec.ImagePullSecrets) > 0 || spec.ServiceAccountName == "" {

@@ -27,7 +27,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// surveyPoll is the time between two reads of the progress of surveys.
 const surveyPoll = 2 * time.Second
 
 func (p *plugin) usage() *cobra.Command {

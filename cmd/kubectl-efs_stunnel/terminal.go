@@ -39,7 +39,6 @@ func colorsOf(out io.Writer) io.Writer {
 // begin a line with such a word.
 type colored struct{ out io.Writer }
 
-// painter puts colors around the first words of results.
 var painter = strings.NewReplacer(
 	"\nPROBLEM ", "\n\x1b[1;31mPROBLEM\x1b[0m ", // bold red
 	"\nUNKNOWN ", "\n\x1b[1;33mUNKNOWN\x1b[0m ", // bold yellow
@@ -79,7 +78,6 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// step begins the next step.
 func (p *progress) step(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +101,6 @@ func (p *progress) stop() {
 	p.ended = true
 }
 
-// mostCompletions limits the objects that are listed for a completion.
 const mostCompletions = 500
 
 func (p *plugin) completeNamespaces(command *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {

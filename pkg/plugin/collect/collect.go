@@ -56,7 +56,6 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Arch
 	return c.archive, ctx.Err()
 }
 
-// logReader opens the log of a container.
 type logReader func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
 
 type collector struct {
@@ -125,7 +124,6 @@ func present[T any](objects ...*T) []*T {
 	return slices.DeleteFunc(objects, func(object *T) bool { return object == nil })
 }
 
-// addObjects adds a file unless there is no object.
 func addObjects[T runtime.Object](c *collector, name string, most int, all []T) {
 	if len(all) == 0 {
 		return

@@ -20,7 +20,6 @@ const (
 	removedAccount = "(account)"
 )
 
-// redactor replaces credentials in text.
 type redactor struct{ accounts bool }
 
 // secretName matches the names of variables, flags and fields that have credentials.
@@ -56,7 +55,6 @@ var names = []string{"pass", "secret", "token", "api", "access", "private", "cre
 // Redacted returns a text in which what looks like a credential is replaced.
 func Redacted(text string) string { return redactor{}.text(text) }
 
-// text replaces what looks like a credential, wherever it is.
 func (r redactor) text(text string) string {
 	for _, c := range credentials {
 		if containsAny(text, c.hints) {
@@ -134,7 +132,6 @@ func (r redactor) object(object runtime.Object) (string, error) {
 	return string(text), nil
 }
 
-// value redacts everything below a field.
 func (r redactor) value(field string, value any) any {
 	switch value := value.(type) {
 	case string:

@@ -114,11 +114,9 @@ var functions = template.FuncMap{"size": printing.Size, "first": first[string], 
 
 var pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(source))
 
-// mostRows bounds the rows of a table.
 const mostRows = 50
 
-// page has what the template shows. Texts of objects are lines without control characters; the template
-// escapes them.
+// page has what the template shows, and escapes. Texts of objects are lines without control characters.
 type page struct {
 	Nonce  string
 	Error  string
@@ -264,7 +262,6 @@ type path struct {
 	Idle  int // tunnels without clients and without problems
 }
 
-// lane is a tunnel to a mount target.
 type lane struct {
 	v1alpha1.Tunnel
 

@@ -37,8 +37,7 @@ func (s Subject) String() string {
 type Diagnosis struct {
 	Subject string `json:"subject"`
 	Level   Level  `json:"level"`
-	// Cause is the result that the others follow from, as far as objects show it; nil if there is
-	// nothing to say.
+	// Cause is the result that the others follow from, as far as objects show it; nil if there are none.
 	Cause  *Result    `json:"cause,omitempty"`
 	Checks []Examined `json:"checks"`
 }
@@ -82,8 +81,7 @@ var continuesIn = map[Cause][]string{
 	status.CleanupFailed:                  {"mount Jobs"},
 }
 
-// findCause begins with the first problem on the way, else with the first note, and continues with what it
-// follows from.
+// findCause begins with the first problem, else with the first note, and continues with what it follows from.
 func (d Diagnosis) findCause() *Result {
 	problems := of(d.Checks, Problem)
 	all := slices.Concat(problems, of(d.Checks, Note))
@@ -185,7 +183,6 @@ func NewDiagnosis(subject string, checks []Examined) Diagnosis {
 	return Diagnosis{Subject: subject, Level: worst(checks), Checks: checks}
 }
 
-// title names a problem.
 func (r Result) title() string { return join(r.Object, string(r.Cause)) }
 
 // linkProblems has each problem name the one that it follows from. Of several with one cause, the others name the first.
@@ -227,8 +224,7 @@ func parentOf(r *Result, problems []*Result) *Result {
 	return nil
 }
 
-// dependsOn reports whether a problem of a part may be the cause of a result: that of its own class, file system or
-// node, or of what all have.
+// dependsOn reports whether a result may be caused by a part: its own class, file system or node, or what all have.
 func (r *Result) dependsOn(part string) bool {
 	switch kind, name := split(part); kind {
 	case KindClass:

@@ -175,7 +175,6 @@ func (f *facts) waitingClaims() (all []Claim) {
 	return all
 }
 
-// waitingShared returns the SharedVolumes that are not ready.
 func (f *facts) waitingShared() (all []SharedVolume) {
 	for i, r := range f.checkSharedVolumes() {
 		if v := f.SharedVolumes[i]; r.Level != OK {

@@ -134,8 +134,7 @@ func (s *Snapshot) OurJobs() []*batchv1.Job {
 	})
 }
 
-// OurClaims returns those of the provisioner, of SharedVolumes and of file systems' roots. Those that are not
-// bound come first.
+// OurClaims returns those of the provisioner, of SharedVolumes and of roots. Those that are not bound come first.
 func (s *Snapshot) OurClaims() []*corev1.PersistentVolumeClaim {
 	f := derive(s)
 	isBound := func(claim *corev1.PersistentVolumeClaim) bool { return claim.Status.Phase == corev1.ClaimBound }

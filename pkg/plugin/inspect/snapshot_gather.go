@@ -39,8 +39,7 @@ type Options struct {
 // Namespaces returns those of the shipped manifests.
 func Namespaces() []string { return []string{wellknown.Namespace, "openshift-" + wellknown.Namespace} }
 
-// Gather reads what an installation consists of. What the user may not read is in Unread; any other
-// failure is an error.
+// Gather reads what an installation consists of. What the user may not read is in Unread, and no error.
 func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
 	return read(ctx, client, o, (*gatherer).installation, (*gatherer).programs, (*gatherer).work, (*gatherer).cluster,
 		(*gatherer).conditions, (*gatherer).events)

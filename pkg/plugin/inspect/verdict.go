@@ -70,7 +70,6 @@ const (
 // named returns an object's name in results: its kind and its name, with its namespace if it has one.
 func named(kind string, name ...string) string { return kind + " " + strings.Join(name, "/") }
 
-// split returns kind and name of an object.
 func split(object string) (kind, name string) {
 	i := max(strings.LastIndexByte(object, ' '), 0)
 	return object[:i], strings.TrimSpace(object[i:])
@@ -94,7 +93,6 @@ func problem(cause Cause, object, message string) Result {
 	return Result{Level: Problem, Cause: cause, Object: object, Message: message}
 }
 
-// check examines one part of an installation.
 type check struct {
 	name  string
 	needs []string // resources without which it is incomplete
@@ -276,7 +274,6 @@ func (f *facts) lasting(r Result, since time.Time) Result {
 	return r
 }
 
-// join adds the reason to a text, if there is one.
 func join(text, why string) string {
 	if why == "" {
 		return text

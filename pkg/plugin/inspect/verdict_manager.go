@@ -112,7 +112,6 @@ func (f *facts) isElectionOff() bool {
 	})
 }
 
-// provisionerOf returns the manager's --provisioner.
 func provisionerOf(manager *appsv1.Deployment) string {
 	return cmp.Or(setting(manager, "--provisioner", "STORAGE_PROVISIONER_NAME"), wellknown.DefaultProvisioner)
 }
@@ -173,7 +172,6 @@ func imageOf(spec corev1.PodSpec) string {
 	return spec.Containers[0].Image
 }
 
-// versionOf returns an image's digest or tag.
 func versionOf(image string) string {
 	if _, digest, ok := strings.Cut(image, "@"); ok {
 		return digest

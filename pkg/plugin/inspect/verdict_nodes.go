@@ -210,8 +210,7 @@ func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
 	return results
 }
 
-// movedTunnels has a note for what the agent has done about a mount target's problem, as long as the newest
-// event of a kind says so.
+// movedTunnels notes what the agent has done about a mount target, as long as the newest event of a kind says so.
 func (f *facts) movedTunnels(node *corev1.Node) (results []Result) {
 	for _, reason := range []string{wellknown.EventTunnelMoved, wellknown.EventTunnelRestarted} {
 		newest := first(f.events[eventKey{"Node", "", node.Name}], func(e corev1.Event) bool { return IsOurs(e) && e.Reason == reason })

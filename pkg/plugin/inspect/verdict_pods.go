@@ -102,12 +102,10 @@ func (f *facts) checkPod(subject Subject) []Examined {
 	return []Examined{{Check: "pod", Results: []Result{result}}}
 }
 
-// usersOf returns the pods that use a claim.
 func (f *facts) usersOf(claim types.NamespacedName) []*corev1.Pod {
 	return keep(f.Users, func(pod *corev1.Pod) bool { return uses(pod, claim) })
 }
 
-// claimsOf returns the claims of efs-stunnel that a pod uses.
 func (f *facts) claimsOf(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	return keep(f.Claims, func(claim *corev1.PersistentVolumeClaim) bool {
 		return (f.isClaimOurs(claim) || f.sharedVolumeOf(claim) != nil) && uses(pod, reading.NameOf(claim))

@@ -282,7 +282,6 @@ func (f *facts) rootClaim(id string) *corev1.PersistentVolumeClaim {
 	return f.claims[types.NamespacedName{Namespace: f.Namespace, Name: volumes.RootName(id)}]
 }
 
-// isRoot reports whether a claim is a file system's root claim.
 func (f *facts) isRoot(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Namespace == f.Namespace && strings.HasPrefix(claim.Name, wellknown.RootVolumePrefix) &&
 		volumes.ClassName(claim) == wellknown.RootStorageClass

@@ -217,7 +217,6 @@ func (r Runner) AwaitBound(ctx context.Context, items []rebuild.Item, timeout ti
 	return nil
 }
 
-// dropBound leaves the claims that are not bound yet.
 func (r Runner) dropBound(ctx context.Context, unbound map[types.NamespacedName]int) error {
 	namespaces := map[string]bool{}
 	for name := range unbound {

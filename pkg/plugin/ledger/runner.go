@@ -1,6 +1,5 @@
-// Package ledger is what the plugin of kubectl does with the ledger and the trash of file systems. A
-// Runner answers its requests by Jobs, with the rights of the user; what follows from the answers is decided
-// by pure functions.
+// Package ledger is what the plugin of kubectl does with the ledger and the trash of file systems. A Runner answers
+// its requests by Jobs, with the rights of the user; pure functions decide what follows from the answers.
 package ledger
 
 import (
@@ -85,7 +84,6 @@ func (a *Answer) add(line requests.Line) {
 	}
 }
 
-// atOnce bounds the file systems that are asked at once.
 const atOnce = 8
 
 // Ask sends its requests to each file system, several at once, and returns the answers by file system. One that does
@@ -109,7 +107,6 @@ func (r Runner) Ask(ctx context.Context, wanted Requests) (map[string]*Answer, e
 	return answers, logging.Errors(errs...)
 }
 
-// askOne sends requests one after the other until one fails.
 func (r Runner) askOne(ctx context.Context, fileSystem string, wanted []requests.Request, answer *Answer) error {
 	used, err := r.Used(ctx, fileSystem) // once: it may list all volumes
 	if err != nil {
@@ -124,7 +121,6 @@ func (r Runner) askOne(ctx context.Context, fileSystem string, wanted []requests
 	return nil
 }
 
-// run creates the Job of a request, reads its answer and deletes it.
 func (r Runner) run(ctx context.Context, fileSystem string, used bool, request requests.Request, answer *Answer) error {
 	job, err := mountjobs.BuildLedger(mountjobs.Spec{
 		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem), Used: used,

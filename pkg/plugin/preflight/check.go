@@ -36,7 +36,6 @@ const (
 // Versions of Kubernetes, as docs/reference/limits.md has them.
 const firstTested, lastTested, oldestVersion = "1.34", "1.37", "1.30"
 
-// enforceLabel is the label of a namespace for Pod Security admission.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
 
 // Check draws the conclusions.
@@ -250,7 +249,6 @@ const (
 	EFSNotListed          inspect.Cause = "EFSNotListed"
 )
 
-// reported returns the results of the report of a node's pod.
 func (f *Facts) reported(node *corev1.Node, r NodeReport) []inspect.Result {
 	object := "node " + node.Name
 	if r.Why != "" {
@@ -317,7 +315,6 @@ func selinux(object string, r nodereport.Report) (results []inspect.Result) {
 	return results
 }
 
-// reachRemedy returns the remedy for a mount target that does not answer.
 func reachRemedy(reason string) string {
 	if reason == nodereport.ReasonName {
 		return "enable DNS in the VPC, create a mount target in the node's zone, and check the id and the region"

@@ -168,8 +168,7 @@ func reportOf(pod *corev1.Pod) (report nodereport.Report, over bool, err error) 
 	return report, false, nil
 }
 
-// pod names its node, so that no scheduler keeps it waiting. It may do nothing but read the node's files,
-// and use its network.
+// pod names its node, so that no scheduler keeps it waiting. It may only read the node's files, and use its network.
 func (p *Prober) pod(node, request string) *corev1.Pod {
 	no, yes, grace, deadline := false, true, int64(1), int64(podDeadline/time.Second)
 	user := int64(65532)

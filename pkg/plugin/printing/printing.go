@@ -33,8 +33,7 @@ type Report interface {
 	Print(w *Writer, now time.Time)
 }
 
-// Write prints a report. Whatever objects contain, the output has no control character
-// and no invalid UTF-8 that came from them.
+// Write prints a report. Whatever objects contain, the output has no control character and no invalid UTF-8 of them.
 func Write[T Report](out io.Writer, format string, r T, now time.Time) error {
 	Clean(&r)
 	var text []byte
@@ -62,7 +61,6 @@ func Write[T Report](out io.Writer, format string, r T, now time.Time) error {
 // Clean replaces every string of a value with Line of it.
 func Clean[T any](value *T) { clean(reflect.ValueOf(value).Elem()) }
 
-// clean does so for Clean.
 func clean(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.String:
@@ -154,8 +152,7 @@ func Short(message string) string {
 	return message
 }
 
-// WriteRows prints a list as JSON or YAML, or the rows of its table, of which the first has the headings. What it cleans
-// is a copy of the list.
+// WriteRows prints a list as JSON or YAML, or the rows of its table, headings first. It cleans a copy of the list.
 func WriteRows[T any](out io.Writer, format string, list []T, rows [][]string) error {
 	return Write(out, format, &tabular[T]{append([]T{}, list...), rows}, time.Time{})
 }

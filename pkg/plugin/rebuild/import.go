@@ -15,8 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Import makes volumes of directories of a file system that nobody owns. With the policy Delete they get the
-// right to remove them.
+// Import makes volumes of directories that nobody owns. With the policy Delete they get the right to remove them.
 type Import struct {
 	Cluster
 	Choice
@@ -108,8 +107,7 @@ func (i Import) volumeName(w Wanted) string {
 	return volumes.VolumeName(types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", uid[:4], uid[4:6], uid[6:8], uid[8:10], uid[10:])))
 }
 
-// duplicates returns, by claim or path, the problem with claims and paths that are wanted twice, and with paths
-// inside others.
+// duplicates returns problems by claim or path: what is wanted twice, and paths inside others.
 func duplicates(wanted []Wanted) map[string]string {
 	problems, claims, paths := map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, w := range wanted {
@@ -135,7 +133,6 @@ func duplicates(wanted []Wanted) map[string]string {
 // parent returns the directory above a path, "" for a directory of the root.
 func parent(p string) string { return p[:max(0, strings.LastIndexByte(p, '/'))] }
 
-// owners are the entries of a ledger.
 type owners struct {
 	at    map[string][]requests.Owned // by path
 	below map[string]string           // a path of the ledger inside each directory above one

@@ -19,7 +19,6 @@ type Rebuild struct {
 	Retained  bool   // also what no volume had any more
 }
 
-// entry is an owner in the ledger of a file system.
 type entry struct {
 	fileSystem string
 	requests.Owned
@@ -170,8 +169,7 @@ func Paths(items []Item) map[string][]string {
 	return paths
 }
 
-// RefuseMissing refuses the items whose directories can be no volumes, of which there is none without an
-// answer.
+// RefuseMissing refuses the items whose directories can be no volumes, or are not in the answer.
 func RefuseMissing(items []Item, directories map[string][]requests.Directory) {
 	problems := map[string]string{}
 	for fileSystem, found := range directories {

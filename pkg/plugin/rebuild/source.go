@@ -122,7 +122,6 @@ func name(path, namespace string, shortest, longest *regexp.Regexp) Wanted {
 	return w
 }
 
-// claimIn returns the claim in a match of a path.
 func claimIn(path, namespace string, expression *regexp.Regexp, match []string) types.NamespacedName {
 	claim := types.NamespacedName{Namespace: namespace, Name: path[strings.LastIndexByte(path, '/')+1:]}
 	if match == nil {

@@ -1,5 +1,4 @@
-// Package translate turns storage classes of other provisioners, and SharedVolumes of the AWS EFS Operator, into objects
-// to use in their place.
+// Package translate turns storage classes of other provisioners, and the AWS EFS Operator's SharedVolumes, into ours.
 package translate
 
 import (

@@ -17,7 +17,6 @@ import (
 // suffix keeps our claim beside the operator's, so that workloads move one by one.
 const suffix = "-tls"
 
-// translateSharedVolume returns our SharedVolume on the access point of the AWS EFS Operator's.
 func translateSharedVolume(text []byte) ([]byte, error) {
 	var old v1alpha1.SharedVolume
 	if err := yaml.Unmarshal(text, &old); err != nil {
