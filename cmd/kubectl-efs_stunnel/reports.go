@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,14 +83,14 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 		}
 		done = true
 		for _, id := range ids {
-			survey := inspect.SurveyOf(after, id, requested)
-			if survey.Stuck {
-				return false, fmt.Errorf("counting the volumes of %s: %s", id, survey.State)
+			state, stuck := inspect.SurveyOf(after, id, requested)
+			if stuck {
+				return false, fmt.Errorf("counting the volumes of %s: %s", id, state)
 			}
-			done = done && survey.Finished
-			if !survey.Finished && after.Now.Sub(before.Now) >= quiet && said[id] != survey.State {
-				said[id] = survey.State
-				p.say(id, survey.State)
+			done = done && state == ""
+			if state != "" && after.Now.Sub(before.Now) >= quiet && said[id] != state {
+				said[id] = state
+				p.say(id, state)
 			}
 		}
 		return done, nil
@@ -101,14 +100,9 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 
 // request annotates the root claim, which the manager watches.
 func request(ctx context.Context, c connection, namespace, id string, at time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{wellknown.AnnotationSurveyRequested: at.Format(time.RFC3339)},
-	}})
-	if err != nil {
-		return err
-	}
-	name := volumes.RootName(id)
-	_, err = c.client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	name, key := volumes.RootName(id), wellknown.AnnotationSurveyRequested
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, at.Format(time.RFC3339))
+	_, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("--now needs the right to patch persistentvolumeclaims in namespace %s: %w", namespace, err)
 	}

@@ -198,9 +198,7 @@ func linkProblems(all []Examined) {
 	parents, firsts := map[*Result]*Result{}, map[string]*Result{}
 	for _, r := range problems {
 		key := r.check + cmp.Or(r.from, string(r.Cause)+cmp.Or(r.said, r.Message))
-		if parents[r] = parentOf(r, problems); parents[r] == nil {
-			parents[r] = firsts[key]
-		}
+		parents[r] = cmp.Or(parentOf(r, problems), firsts[key])
 		firsts[key] = cmp.Or(firsts[key], r)
 	}
 	for _, r := range problems {

@@ -111,15 +111,6 @@ func (u Usage) Print(w *printing.Writer, now time.Time) {
 	}
 }
 
-// Survey has how far a requested survey of one file system is.
-type Survey struct {
-	Finished bool
-	// Stuck says that it will not continue by itself soon, and State says why.
-	Stuck bool
-	// State has no time in it: a caller prints it when it changes.
-	State string
-}
-
 const (
 	// beginTime bounds the time that the manager may take to begin a survey: several others may run.
 	beginTime = time.Minute
@@ -149,18 +140,18 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 	return ids, nil
 }
 
-// SurveyOf returns how far the survey of a file system is that was requested at a time.
-func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
+// SurveyOf returns how far the survey of a file system is that was requested at a time, "" when it is finished. One
+// that is stuck will not continue by itself soon. The state has no time in it: a caller prints it when it changes.
+func SurveyOf(s *Snapshot, id string, requested time.Time) (state string, stuck bool) {
 	f := derive(s)
 	root := f.rootClaim(id)
 	if root == nil {
-		return Survey{Stuck: true, State: "there is no root claim " + volumes.RootName(id) + " that you may read"}
+		return "there is no root claim " + volumes.RootName(id) + " that you may read", true
 	}
 	if record := mountjobs.SurveyRecordOf(root.Annotations); !record.Ended.IsZero() && !record.Began.Before(requested) {
-		return Survey{Finished: true}
+		return "", false
 	}
-	state, stuck := f.stateOfSurvey(id, requested)
-	return Survey{State: state, Stuck: stuck}
+	return f.stateOfSurvey(id, requested)
 }
 
 // stateOfSurvey returns how far the newest Job that may count is. Its condition says why it has counted nothing.
