@@ -166,7 +166,8 @@ func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stu
 	if j.job == nil {
 		return "waits for the manager", false
 	}
-	created, failed := j.job.CreationTimestamp.Time, f.ofCondition("", f.surveyed(id))
+	created := j.job.CreationTimestamp.Time
+	failed := f.ofConditions("", keep(f.shown[id], func(c metav1.Condition) bool { return c.Type == status.Surveyed }))
 	switch {
 	case j.reason != "":
 		return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name),
@@ -178,12 +179,4 @@ func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stu
 	}
 	ended := slices.MaxFunc([]time.Time{j.outcome.Ended, created}, time.Time.Compare)
 	return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
-}
-
-// surveyed returns the condition of a file system that says whether surveys count its directories.
-func (f *facts) surveyed(id string) (found metav1.Condition) {
-	if object := f.shown[id]; object != nil {
-		found = first(object.Status.Conditions, func(c metav1.Condition) bool { return c.Type == status.Surveyed })
-	}
-	return found
 }

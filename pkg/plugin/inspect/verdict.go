@@ -191,7 +191,7 @@ type facts struct {
 	volumes  map[string]volumes.Volume   // by name
 	events   map[eventKey][]corev1.Event // the newest first
 	tunnels  map[string]*v1alpha1.NodeTunnels
-	shown    map[string]*v1alpha1.FileSystem // by id
+	shown    map[string][]metav1.Condition // of file systems, by id
 }
 
 type storedClass struct {
@@ -213,18 +213,14 @@ type jobFacts struct {
 func derive(s *Snapshot) *facts {
 	f := &facts{
 		Snapshot: s, classes: map[string]storedClass{}, volumes: map[string]volumes.Volume{},
-		attempts: map[string]jobFacts{}, events: map[eventKey][]corev1.Event{},
+		attempts: map[string]jobFacts{}, events: map[eventKey][]corev1.Event{}, shown: map[string][]metav1.Condition{},
 		claims:  reading.Index(s.Claims, reading.NameOf),
 		users:   reading.Index(s.Users, reading.NameOf),
 		shared:  reading.Index(s.SharedVolumes, reading.NameOf),
 		tunnels: reading.Index(s.NodeTunnels, (*v1alpha1.NodeTunnels).GetName),
-		shown:   reading.Index(s.FileSystemObjects, (*v1alpha1.FileSystem).GetName),
 	}
-	for _, event := range s.Events {
-		f.events[keyOf(event)] = append(f.events[keyOf(event)], event)
-	}
-	for _, events := range f.events {
-		slices.SortStableFunc(events, func(a, b corev1.Event) int { return mountjobs.LastSeen(b).Compare(mountjobs.LastSeen(a)) })
+	for _, object := range s.FileSystemObjects {
+		f.shown[object.Name] = object.Status.Conditions
 	}
 	if s.Table != nil {
 		f.table, f.invalid, f.tableErr = ports.DecodeLenient([]byte(s.Table.Data[wellknown.TargetsKey]))
@@ -236,8 +232,18 @@ func derive(s *Snapshot) *facts {
 	for _, object := range s.Volumes {
 		f.volumes[object.Name] = volumes.Read(object, s.Provisioner)
 	}
+	f.deriveEvents()
 	f.deriveJobs()
 	return f
+}
+
+func (f *facts) deriveEvents() {
+	for _, event := range f.Events {
+		f.events[keyOf(event)] = append(f.events[keyOf(event)], event)
+	}
+	for _, events := range f.events {
+		slices.SortStableFunc(events, func(a, b corev1.Event) int { return mountjobs.LastSeen(b).Compare(mountjobs.LastSeen(a)) })
+	}
 }
 
 func (f *facts) deriveJobs() {
@@ -259,12 +265,14 @@ func (f *facts) deriveJobs() {
 	}
 }
 
-// ofCondition returns what a condition of an object says, if it is False.
-func (f *facts) ofCondition(object string, c metav1.Condition) []Result {
-	if c.Status != metav1.ConditionFalse {
-		return nil
+// ofConditions returns what those of an object say that are False.
+func (f *facts) ofConditions(object string, all []metav1.Condition) (results []Result) {
+	for _, c := range all {
+		if c.Status == metav1.ConditionFalse {
+			results = append(results, f.lasting(problem(Cause(c.Reason), object, c.Message), c.LastTransitionTime.Time))
+		}
 	}
-	return []Result{f.lasting(problem(Cause(c.Reason), object, c.Message), c.LastTransitionTime.Time)}
+	return results
 }
 
 // lasting adds to a result for how long it has been so.

@@ -201,13 +201,11 @@ func (f *facts) checkTunnelsOf(node *corev1.Node) (results []Result) {
 			results = append(results, result)
 		}
 	}
-	for _, c := range object.Status.Conditions {
+	rest := keep(object.Status.Conditions, func(c metav1.Condition) bool {
 		// The agent's pod shows the first, and the tunnels themselves the second.
-		if c.Type != status.Ready && c.Type != status.TunnelsServe {
-			results = append(results, f.ofCondition(name, c)...)
-		}
-	}
-	return results
+		return c.Type != status.Ready && c.Type != status.TunnelsServe
+	})
+	return append(results, f.ofConditions(name, rest)...)
 }
 
 // movedTunnels notes what the agent has done about a mount target, as long as the newest event of a kind says so.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -131,12 +132,8 @@ func (f *facts) checkSharedVolumes() (results []Result) {
 }
 
 func (f *facts) sharedState(shared *v1alpha1.SharedVolume, claim types.NamespacedName) Result {
-	status, reason := shared.Status, SharedVolumeWaits
-	for _, c := range status.Conditions {
-		if c.Type == v1alpha1.ConditionReady && c.Reason != "" {
-			reason = Cause(c.Reason)
-		}
-	}
+	status := shared.Status
+	ready := first(status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionReady })
 	isNew := f.Now.Sub(shared.CreationTimestamp.Time) < silentShared
 	switch {
 	case shared.DeletionTimestamp != nil || status.Phase == v1alpha1.Deleting:
@@ -148,7 +145,7 @@ func (f *facts) sharedState(shared *v1alpha1.SharedVolume, claim types.Namespace
 	case status.Phase == "":
 		return problem(ManagerSilent, "", "the manager has reported nothing for "+age(f.Now, shared.CreationTimestamp.Time))
 	}
-	return problem(reason, "", status.Message)
+	return problem(cmp.Or(Cause(ready.Reason), SharedVolumeWaits), "", status.Message)
 }
 
 // sharedVolumeOf returns what a claim was created for, nil if that is no SharedVolume that could be read.
@@ -179,9 +176,7 @@ func (f *facts) checkTable() (results []Result) {
 		return nil
 	}
 	if f.Installation != nil {
-		for _, c := range f.Installation.Status.Conditions {
-			results = append(results, f.ofCondition(named("installation", f.Installation.Name), c)...)
-		}
+		results = f.ofConditions(named("installation", f.Installation.Name), f.Installation.Status.Conditions)
 	}
 	object := named("configmap", wellknown.TargetsConfigMap)
 	isSaid := slices.ContainsFunc(results, func(r Result) bool { return r.Cause == TableUnreadable })
@@ -210,7 +205,7 @@ func (f *facts) checkFileSystems() (results []Result) {
 		results = append(results, problem(TableUnreadable, named(KindFileSystem, id), unreadable+f.invalid[id].Error()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
-		said, server := f.conditionsOfFileSystem(id), f.checkServer(id)
+		said, server := f.ofConditions(named(KindFileSystem, id), f.shown[id]), f.checkServer(id)
 		if len(said) == 0 {
 			said = append(said, f.checkRoot(id, f.table.Targets[id]))
 		}
@@ -221,7 +216,7 @@ func (f *facts) checkFileSystems() (results []Result) {
 	}
 	for _, object := range f.FileSystemObjects {
 		if !f.isListed(object.Name) {
-			results = append(results, f.conditionsOfFileSystem(object.Name)...)
+			results = append(results, f.ofConditions(named(KindFileSystem, object.Name), object.Status.Conditions)...)
 		}
 	}
 	if len(results) == 0 && f.tableErr == nil {
@@ -242,15 +237,6 @@ func (f *facts) checkServer(id string) (results []Result) {
 			result := problem(ServerNotReady, named(KindFileSystem, id), join(join("the pod "+pod.Name+" of its server is not ready", why), said.Message))
 			result.Remedy = "kubectl -n " + pod.Namespace + " describe pod " + pod.Name
 			results = append(results, result)
-		}
-	}
-	return results
-}
-
-func (f *facts) conditionsOfFileSystem(id string) (results []Result) {
-	if object := f.shown[id]; object != nil {
-		for _, c := range object.Status.Conditions {
-			results = append(results, f.ofCondition(named(KindFileSystem, id), c)...)
 		}
 	}
 	return results
