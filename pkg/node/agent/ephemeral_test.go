@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
@@ -26,7 +27,7 @@ func sysctls(portRange, reserved string) fstest.MapFS {
 func tunnelsOn(ports ...int) []routing.Tunnel {
 	var tunnels []routing.Tunnel
 	for i, port := range ports {
-		tunnels = append(tunnels, routing.Tunnel{Name: fmt.Sprintf("fs-%d", i+1), Port: port})
+		tunnels = append(tunnels, routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: fmt.Sprintf("fs-%d", i+1)}, Port: port})
 	}
 	return tunnels
 }

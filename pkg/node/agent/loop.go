@@ -140,7 +140,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Spec
-	if tunnel.Identity == (clientcert.Identity{}) && tunnel.Certificate.File == "" {
+	if tunnel.Identity == (clientcert.Identity{}) && tunnel.Cert == "" {
 		err = a.options.Dir.Certificate(tunnel.Name).Remove() // an earlier identity may have needed one
 	}
 	if changed {
@@ -172,7 +172,9 @@ func (a *Agent) observeSupervisor() {
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task
 	for _, t := range a.plan.Tunnels {
-		state, task := a.tunnels[t.Name], probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
+		// As in the tunnel's stunnel.conf.
+		peer := probe.Peer{Host: t.CheckHost, CAFile: t.CAFile, Cert: t.Cert, Key: t.Key}
+		state, task := a.tunnels[t.Name], probe.Task{Name: t.Name, Accept: t.Accept, Peer: peer}
 		for _, server := range t.MountTargets {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
@@ -198,15 +200,6 @@ func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
 		}
 	}
 	return servers
-}
-
-// peer is what a server is verified by, as in the tunnel's stunnel.conf.
-func (a *Agent) peer(t routing.Tunnel) probe.Peer {
-	peer := probe.Peer{Host: t.Host, CAFile: t.CAFile}
-	if t.Certificate.File != "" {
-		peer.Cert, peer.Key = t.Certificate.File, t.Certificate.Key
-	}
-	return peer
 }
 
 func (a *Agent) server(address netip.Addr) netip.AddrPort {

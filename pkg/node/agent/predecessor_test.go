@@ -72,7 +72,7 @@ func withPredecessor(result *probe.Result) *Agent {
 
 // serves has this pod run the tunnel with the result of its probe.
 func (a *Agent) serves(result *probe.Result) {
-	state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1", Port: 20490}, inForce: time.Now(), result: result, resultAt: time.Now()}
+	state := &tunnelState{Tunnel: routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}, Port: 20490}, inForce: time.Now(), result: result, resultAt: time.Now()}
 	a.tunnels = map[string]*tunnelState{"fs-1": state}
 }
 

@@ -28,7 +28,7 @@ import (
 func TestHealthIsReportedWhenItChanges(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
 	a, state := reportingAgent(recorder), &tunnelState{}
-	a.plan.Tunnels, a.tunnels = []routing.Tunnel{{Name: "fs-1"}}, map[string]*tunnelState{"fs-1": state}
+	a.plan.Tunnels, a.tunnels = []routing.Tunnel{{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}}}, map[string]*tunnelState{"fs-1": state}
 	now := time.Now()
 	for i, step := range []struct {
 		err   error
@@ -69,7 +69,7 @@ func reportingAgent(recorder record.EventRecorder) *Agent {
 // TestHijackedTunnelIsProbedThroughItsPort, although no client uses it: a probe of the mount target would
 // say that the port is not hijacked any more.
 func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
-	tunnel := routing.Tunnel{Name: "fs-1", MountTargets: []routing.MountTarget{{Address: netip.MustParseAddr("10.0.0.4")}}}
+	tunnel := routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}, MountTargets: []routing.MountTarget{{Address: netip.MustParseAddr("10.0.0.4")}}}
 	tunnel.Active = tunnel.MountTargets[0]
 	for name, tt := range map[string]struct {
 		result *probe.Result
@@ -92,7 +92,7 @@ func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
 
 // TestUsedTunnelIsProbedOverNewConnections when clients have none, or stunnel has no server for theirs.
 func TestUsedTunnelIsProbedOverNewConnections(t *testing.T) {
-	tunnel := routing.Tunnel{Name: "fs-1", Port: 20490, MountTargets: []routing.MountTarget{{}}}
+	tunnel := routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}, Port: 20490, MountTargets: []routing.MountTarget{{}}}
 	for name, tt := range map[string]struct {
 		usedAt  time.Time
 		clients int

@@ -26,7 +26,7 @@ func showingAgent(t *testing.T) (a *Agent, writes chan v1alpha1.NodeTunnelsStatu
 	a = reportingAgent(record.NewFakeRecorder(100))
 	writes = make(chan v1alpha1.NodeTunnelsStatus, 100)
 	a.shown, a.inbox.inputs.node = make(chan struct{}, 1), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
-	tunnel := routing.Tunnel{Name: "fs-1", Port: 20490, Active: routing.MountTarget{Address: netip.MustParseAddr("10.0.0.4")}}
+	tunnel := routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}, Port: 20490, Active: routing.MountTarget{Address: netip.MustParseAddr("10.0.0.4")}}
 	a.plan.Tunnels, a.tunnels = []routing.Tunnel{tunnel}, map[string]*tunnelState{"fs-1": {Tunnel: tunnel}}
 	a.options.WriteStatus = func(_ context.Context, _ *corev1.Node, s v1alpha1.NodeTunnelsStatus) error {
 		writes <- s

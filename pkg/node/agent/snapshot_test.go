@@ -45,7 +45,7 @@ func TestUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &Agent{options: Options{ProbeInterval: 10 * time.Second}, clients: sockets.ClientCounts{loopback(20490): tt.clients}}
 				a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Listening: tt.listening}}
-				state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1", Port: 20490}, result: tt.result, resultAt: time.Now().Add(-tt.age)}
+				state := &tunnelState{Tunnel: routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}, Port: 20490}, result: tt.result, resultAt: time.Now().Add(-tt.age)}
 				got := a.snapshotOf(state)
 				if got.up != tt.want.up || got.failing != tt.want.failing || got.unknown != tt.want.unknown {
 					t.Errorf("got %+v, want up %v, failing %v, unknown %v", got, tt.want.up, tt.want.failing, tt.want.unknown)
@@ -64,7 +64,7 @@ func TestResultsAgeWhileProbesAreLate(t *testing.T) {
 		}
 		a.tunnels = map[string]*tunnelState{}
 		for _, name := range []string{"fs-1", "fs-2"} {
-			a.tunnels[name] = &tunnelState{Tunnel: routing.Tunnel{Name: name}, resultAt: time.Now()}
+			a.tunnels[name] = &tunnelState{Tunnel: routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: name}}, resultAt: time.Now()}
 			a.handleResult(probe.Result{Name: name})
 		}
 		<-time.After(time.Minute)

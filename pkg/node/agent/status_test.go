@@ -69,7 +69,7 @@ func TestTunnelIsProbedAtOnceWhenAClientsConnectionFails(t *testing.T) {
 	server := netip.MustParseAddrPort("127.0.0.1:2049")
 	probes.SetTasks(t.Context(), []probe.Task{{Name: "fs-1", DirectServer: server, Servers: []netip.AddrPort{server}}})
 	<-rounds // the first one
-	state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1"}, inForce: time.Now()}
+	state := &tunnelState{Tunnel: routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: "fs-1"}}, inForce: time.Now()}
 	a := &Agent{probes: probes, tunnels: map[string]*tunnelState{"fs-1": state}}
 	status := tunnelspec.TunnelStatus{Listening: true, Generation: tunnelspec.Generation(state.Spec)}
 	failAt := func(at time.Time) {

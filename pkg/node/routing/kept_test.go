@@ -58,7 +58,7 @@ func TestUsedTunnelOfAnUnusableTargetFailsOver(t *testing.T) {
 				t.Fatalf("got %+v, want fs-1 planned, and reported as %s", plan, reason)
 			}
 			kept := plan.Tunnels[0]
-			if string(kept.Spec) != string(before.Spec) || kept.Host != before.Host || kept.Accept != before.Accept || kept.Active.Address != before.Active.Address {
+			if string(kept.Spec) != string(before.Spec) || kept.CheckHost != before.CheckHost || kept.Accept != before.Accept || kept.Active.Address != before.Active.Address {
 				t.Errorf("got %+v, want what was planned before: %+v", kept, before)
 			}
 			next, action := plan.States["fs-1"].Next(routing.Observation{At: now, TimedOut: true, Direct: map[netip.Addr]routing.DirectResult{

@@ -71,21 +71,16 @@ type Plan struct {
 
 // Tunnel is a tunnel that can run.
 type Tunnel struct {
-	Name         string
-	Accept       netip.AddrPort
-	Port         int // that of the table, also on standby
-	Host         string
+	tunnelspec.Tunnel
+
+	Port         int           // that of the table, also on standby
 	MountTargets []MountTarget // nearest first
 	Active       MountTarget   // the one that stunnel tries first
 	Standby      bool
-	Lanes        int                 // tunnelspec.Tunnel.Lanes
 	Identity     clientcert.Identity // what its certificate should contain; the zero Identity if it needs none
 	Certificate  Certificate         // without a file for none
-	CAFile       string              // of the trusted roots
-	CASum        string              // tunnelspec.Tunnel.CASum
 	Authorities  string              // content of CAFile, in PEM, where that is the target's own and known; else ""
-	Restart      int                 // the serial in its specification
-	Spec         []byte              // in the supervisor's format
+	Spec         []byte              // the specification in the supervisor's format
 }
 
 // HasNearer reports whether a mount target is nearer than the active one.
@@ -197,22 +192,18 @@ func (b *builder) add(key ports.Key) {
 // tunnel changes the state only when the target is usable.
 func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, UnusableTarget) {
 	target := b.in.Table.Targets[key.FileSystem]
-	t := Tunnel{
-		Name: Name(key), Port: port, Lanes: target.Lanes,
-		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location, b.in.Routes),
-		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
-	}
+	t := Tunnel{Port: port, MountTargets: byDistance(target, b.in.Location, b.in.Routes)}
+	t.Name, t.CheckHost, t.Lanes = Name(key), b.host(key.FileSystem, target), target.Lanes
+	t.CAFile, t.CASum = b.in.Settings.CAFile, b.in.Settings.CASum
 	if own := target.CACertificates; own != "" {
 		t.Authorities, t.CAFile, t.CASum = own, b.in.Settings.OwnCAFile(t.Name), tunnelspec.Generation([]byte(own))
 	}
-	if unusable := b.check(t); unusable.Reason != "" {
-		return Tunnel{}, unusable
+	unusable := b.check(t)
+	if unusable.Reason == "" {
+		t.Identity = identityOf(key, target, b.in.Settings)
+		t.Certificate, unusable = b.certificate(t, *state)
 	}
-	if identity, needed := identityOf(key, target, b.in.Settings); needed {
-		t.Identity = identity
-	}
-	var unusable UnusableTarget
-	if t.Certificate, unusable = b.certificate(t, *state); unusable.Reason != "" {
+	if unusable.Reason != "" {
 		return Tunnel{}, unusable
 	}
 	t, err := b.complete(t, b.in.Standby[t.Name], state)
@@ -227,27 +218,15 @@ func (b *builder) complete(t Tunnel, standby bool, state *State) (Tunnel, error)
 	next := *state
 	next.Port, next.Standby, next.WithoutCertificate, next.Identity = t.Port, standby, t.Certificate.File == "", t.Identity
 	order := next.connectOrder(t.MountTargets)
-	t.Active, t.Standby = order[0], next.Standby
-	t.Accept = acceptAddress(t.Port, next.Standby)
-	t.Restart = next.RestartSerial
-	text, err := tunnelspec.Encode(b.spec(t, order))
-	if err != nil {
+	t.Active, t.Standby = order[0], standby
+	t.Accept, t.Connect, t.Restart = acceptAddress(t.Port, standby), b.servers(order), next.RestartSerial
+	t.Cert, t.CertSum, t.Key = t.Certificate.File, t.Certificate.Sum, t.Certificate.Key
+	var err error
+	if t.Spec, err = tunnelspec.Encode(t.Tunnel); err != nil {
 		return Tunnel{}, err
 	}
-	t.Spec = text
 	*state = next
 	return t, nil
-}
-
-func (b *builder) spec(t Tunnel, order []MountTarget) tunnelspec.Tunnel {
-	s := tunnelspec.Tunnel{
-		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: t.CAFile, CASum: t.CASum, Restart: t.Restart, Lanes: t.Lanes,
-	}
-	if t.Certificate.File != "" {
-		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, t.Certificate.Key
-	}
-	return s
 }
 
 func acceptAddress(port int, standby bool) netip.AddrPort {
@@ -277,7 +256,7 @@ func (b *builder) check(t Tunnel) UnusableTarget {
 		return UnusableTarget{Reason: BadPort, Message: fmt.Sprintf("port %d belongs to %s", t.Port, b.owners[t.Port])}
 	case len(t.MountTargets) == 0:
 		return UnusableTarget{Reason: NoAddress, Message: "the table has no address of a mount target"}
-	case t.Host == "":
+	case t.CheckHost == "":
 		return UnusableTarget{Reason: NoHostName, Message: "the table has no DNS name to verify the server's certificate with; " +
 			"let the manager write dns_name, or set --aws-region"}
 	}
@@ -334,12 +313,9 @@ func (b *builder) keep(name string, state State) {
 	if err != nil || !b.in.Used[name] || state.Port == 0 || owned && owner != name {
 		return
 	}
-	t := Tunnel{
-		Name: name, Port: state.Port, Host: last.CheckHost, Lanes: last.Lanes, Identity: state.Identity, Certificate: b.lastCertificate(last),
-		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum,
-	}
-	if own := b.in.Settings.OwnCAFile(name); last.CAFile == own {
-		t.CAFile, t.CASum = own, last.CASum
+	t := Tunnel{Tunnel: last, Port: state.Port, Identity: state.Identity, Certificate: b.lastCertificate(last)}
+	if t.Name = name; last.CAFile != b.in.Settings.OwnCAFile(name) {
+		t.CAFile, t.CASum = b.in.Settings.CAFile, b.in.Settings.CASum
 	}
 	for _, server := range last.Connect {
 		t.MountTargets = append(t.MountTargets, MountTarget{Address: server.Addr()})

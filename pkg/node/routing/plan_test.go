@@ -205,7 +205,7 @@ func TestHostWithoutDNSNameIsInTheRegion(t *testing.T) {
 		in.Table.Targets["fs-1"] = target
 		in.Settings.DNSSuffix = "efs.eu-west-1.amazonaws.com"
 	}))
-	if len(plan.Tunnels) != 1 || plan.Tunnels[0].Host != "fs-1.efs.eu-west-1.amazonaws.com" {
+	if len(plan.Tunnels) != 1 || plan.Tunnels[0].CheckHost != "fs-1.efs.eu-west-1.amazonaws.com" {
 		t.Errorf("got %+v", plan)
 	}
 }

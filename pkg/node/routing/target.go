@@ -150,34 +150,34 @@ type Certificate struct {
 func Identities(in Input) map[string]clientcert.Identity {
 	all := map[string]clientcert.Identity{}
 	for _, key := range in.Table.Keys() {
-		identity, needed := identityOf(key, in.Table.Targets[key.FileSystem], in.Settings)
-		if needed {
-			all[Name(key)] = identity
-		}
+		all[Name(key)] = identityOf(key, in.Table.Targets[key.FileSystem], in.Settings)
 	}
 	for name := range in.missing() {
-		if identity := in.States[name].Identity; in.Used[name] && identity != (clientcert.Identity{}) {
-			all[name] = identity
+		if in.Used[name] {
+			all[name] = in.States[name].Identity
 		}
 	}
+	maps.DeleteFunc(all, func(_ string, needed clientcert.Identity) bool { return needed == clientcert.Identity{} })
 	return all
 }
 
-// identityOf returns a tunnel's identity. An access point needs a certificate also without IAM: only
-// the certificate names the access point, and without it the server exports the whole file system. A server of one's
-// own has no IAM.
-func identityOf(key ports.Key, target ports.Target, s Settings) (identity clientcert.Identity, needed bool) {
-	if target.ClientCertificate {
-		return clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, Installed: true}, true
-	}
-	identity = clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
+// identityOf returns a tunnel's identity, zero if it needs no certificate. An access point needs one also without IAM:
+// only the certificate names the access point, and without it the server exports the whole file system. A server of
+// one's own has no IAM.
+func identityOf(key ports.Key, target ports.Target, s Settings) clientcert.Identity {
+	identity := clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, Installed: target.ClientCertificate}
+	iam := target.IAM
 	if key.AccessPoint != "" {
-		identity.IAM = target.AccessPoints[key.AccessPoint].IAM
+		iam = target.AccessPoints[key.AccessPoint].IAM
 	}
-	if identity.IAM {
-		identity.Region = regionOf(target.DNSName, s.Region)
+	switch {
+	case identity.Installed:
+	case iam:
+		identity.IAM, identity.Region = true, regionOf(target.DNSName, s.Region)
+	case key.AccessPoint == "":
+		return clientcert.Identity{}
 	}
-	return identity, identity.IAM || key.AccessPoint != ""
+	return identity
 }
 
 // regionOf returns the region in a DNS name of EFS, [<zone>.]<id>.efs.<region>.<suffix>, and the
