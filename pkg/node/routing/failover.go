@@ -126,8 +126,9 @@ func (s State) record(o Observation, targets []MountTarget) State {
 	} else {
 		s.HealthySince, s.FailingSince = time.Time{}, cmp.Or(s.FailingSince, o.At)
 	}
+	current := s.connectOrder(targets)[0]
 	s.SuspectRounds++
-	if !o.isSuspect(s.connectOrder(targets)[0]) {
+	if !o.isSuspect(current) {
 		s.SuspectRounds = 0
 	}
 	if o.Healthy && o.At.Sub(s.HealthySince) >= resetAfter {
@@ -135,7 +136,7 @@ func (s State) record(o Observation, targets []MountTarget) State {
 	}
 	nearest, probed := o.Direct[targets[0].Address]
 	switch {
-	case !s.hasNearer(targets) && !o.FarConnection, probed && nearest != DirectAnswered:
+	case current.Distance <= targets[0].Distance && !o.FarConnection, probed && nearest != DirectAnswered:
 		s.NearestHealthySince = time.Time{}
 	case probed:
 		s.NearestHealthySince = cmp.Or(s.NearestHealthySince, o.At)
@@ -296,9 +297,4 @@ func (s State) connectOrder(targets []MountTarget) []MountTarget {
 	order := []MountTarget{targets[i]}
 	order = append(order, targets[:i]...)
 	return append(order, targets[i+1:]...)
-}
-
-// hasNearer reports whether a mount target is nearer than the one that stunnel tries first.
-func (s State) hasNearer(targets []MountTarget) bool {
-	return len(targets) > 0 && s.connectOrder(targets)[0].Distance > targets[0].Distance
 }

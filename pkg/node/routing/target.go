@@ -63,33 +63,26 @@ func (r Routes) to(address netip.Addr) bool {
 // equal distance depends on nothing but zone and address, so it is the same in each plan. A mount target
 // with two addresses counts as two, of which the IPv4 one is first, because it always was.
 func byDistance(target ports.Target, location Location, routes Routes) []MountTarget {
-	zones := zonesByAddress(target)
-	distances := map[netip.Addr]Distance{}
-	for address, zone := range zones {
-		distances[address] = OtherZone
-		if location.Zone != "" && zone == location.Zone {
-			distances[address] = SameZone
-		}
-	}
+	var inSubnets []netip.Addr
 	for _, subnet := range location.Subnets {
-		for _, bySubnet := range []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet} {
-			if address, ok := bySubnet[subnet]; ok {
-				distances[address.Unmap()] = SameSubnet
-			}
-		}
+		inSubnets = append(inSubnets, target.AddressBySubnet[subnet].Unmap(), target.IPv6BySubnet[subnet].Unmap())
 	}
-	for address := range zones {
-		if !routes.to(address) {
-			distances[address] = NoRoute
-		}
-	}
-	addresses := slices.SortedFunc(maps.Keys(zones), func(a, b netip.Addr) int {
-		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(zones[a], zones[b]), a.Compare(b))
-	})
 	var targets []MountTarget
-	for _, address := range addresses {
-		targets = append(targets, MountTarget{address, zones[address], distances[address]})
+	for address, zone := range zonesByAddress(target) {
+		t := MountTarget{address, zone, OtherZone}
+		switch {
+		case !routes.to(address):
+			t.Distance = NoRoute
+		case slices.Contains(inSubnets, address):
+			t.Distance = SameSubnet
+		case zone != "" && zone == location.Zone:
+			t.Distance = SameZone
+		}
+		targets = append(targets, t)
 	}
+	slices.SortFunc(targets, func(a, b MountTarget) int {
+		return cmp.Or(cmp.Compare(a.Distance, b.Distance), cmp.Compare(a.Zone, b.Zone), a.Address.Compare(b.Address))
+	})
 	return targets
 }
 
