@@ -11,18 +11,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// isRead reports whether a certificate is read instead of made, and then reads it.
-func (r *Renewer) isRead(name string, c *certificate) bool {
-	if !c.Identity.Installed {
-		return false
-	}
-	next, err := c.read(r.options.Installed, wallClock())
-	if err = r.replace(name, c, next, err); err != nil {
-		r.fail(name, c, err)
-	}
-	return true
-}
-
 // read returns the certificate in a directory, with its key in one file. It is read again each minute, because the
 // kubelet changes the files after the Secret. One that has ended is an error, so that it is reported.
 func (c *certificate) read(dir string, now time.Time) (*certificate, error) {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -158,27 +159,43 @@ func (r *Renewer) untilDue(now time.Time) time.Duration {
 
 // renew makes or renews the certificates that are due. A failure for one tunnel affects no other.
 func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
-	maps.DeleteFunc(due, r.isRead)
-	if len(due) == 0 {
-		return
-	}
-	keyErr := r.ensureKey()
-	fetched := map[string]fetchedCredentials{} // by region
+	ensureKey, fetched := sync.OnceValue(r.ensureKey), map[string]fetchedCredentials{} // by region
 	for _, name := range slices.Sorted(maps.Keys(due)) {
 		c := due[name]
-		if keyErr != nil {
-			r.fail(name, c, keyErr)
-			continue
-		}
-		r.load(name, c)
-		if !c.isDue(wallClock()) {
-			continue // the file has a valid one
-		}
-		r.renewOne(ctx, name, c, fetched)
+		next, err := r.next(ctx, name, c, ensureKey, fetched)
 		if ctx.Err() != nil {
-			return
+			return // the agent's end is not a failure of the certificate
+		}
+		if err == nil {
+			err = r.replace(name, c, next)
+		}
+		if err != nil {
+			r.fail(name, c, err)
 		}
 	}
+}
+
+// next reads or makes the certificate that takes the place of one, which may be that of the file.
+func (r *Renewer) next(
+	ctx context.Context, name string, c *certificate, ensureKey func() error, fetched map[string]fetchedCredentials,
+) (*certificate, error) {
+	if c.Identity.Installed {
+		return c.read(r.options.Installed, wallClock())
+	}
+	if err := ensureKey(); err != nil {
+		return nil, err
+	}
+	if r.load(name, c); !c.isDue(wallClock()) {
+		return c, nil
+	}
+	var credentials clientcert.Credentials
+	if c.Identity.IAM {
+		var err error
+		if credentials, err = r.credentials(ctx, c.Identity.Region, fetched); err != nil {
+			return nil, err
+		}
+	}
+	return c.renewed(r.key, r.options.Node, credentials, wallClock())
 }
 
 // load reads the certificate that an earlier run of the agent wrote.
@@ -195,23 +212,6 @@ func (r *Renewer) load(name string, c *certificate) {
 	}
 }
 
-func (r *Renewer) renewOne(ctx context.Context, name string, c *certificate, fetched map[string]fetchedCredentials) {
-	var credentials clientcert.Credentials
-	var err error
-	if c.Identity.IAM {
-		credentials, err = r.credentials(ctx, c.Identity.Region, fetched)
-	}
-	if ctx.Err() != nil {
-		return // the agent's end is not a failure of the certificate
-	}
-	if err == nil {
-		err = r.write(name, c, credentials, wallClock())
-	}
-	if err != nil {
-		r.fail(name, c, err)
-	}
-}
-
 // fail logs the first failure in a row.
 func (r *Renewer) fail(name string, c *certificate, err error) {
 	now, first := wallClock(), c.problem == ""
@@ -221,17 +221,9 @@ func (r *Renewer) fail(name string, c *certificate, err error) {
 	}
 }
 
-func (r *Renewer) write(name string, c *certificate, credentials clientcert.Credentials, now time.Time) error {
-	next, err := c.renewed(r.key, r.options.Node, credentials, now)
-	return r.replace(name, c, next, err)
-}
-
-// replace stores the next certificate in the file, unless there was an error, before it is published.
-func (r *Renewer) replace(name string, c, next *certificate, err error) error {
-	if err == nil {
-		err = r.options.Dir.Certificate(name).Write(next.file)
-	}
-	if err != nil {
+// replace stores the next certificate in the file before it is published.
+func (r *Renewer) replace(name string, c, next *certificate) error {
+	if err := r.options.Dir.Certificate(name).Write(next.file); err != nil {
 		return err
 	}
 	if c.problem != "" {
