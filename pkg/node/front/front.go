@@ -228,12 +228,15 @@ func (m *mount) dropIdle() bool {
 	return true
 }
 
-// drop closes a lane on which nothing waits. The caller holds mu.
-func (m *mount) drop(id int) {
-	m.schedule.Remove(id)
+// drop closes a lane, and reports whether anything waited on it. The caller holds mu.
+func (m *mount) drop(id int) (wasBusy bool) {
 	_ = m.lanes[id].conn.Close()
 	delete(m.lanes, id)
 	m.front.openLanes.Add(-1)
+	waiting := m.schedule.Waiting()
+	wasBusy = m.schedule.Remove(id)
+	m.front.waiting.Add(int64(m.schedule.Waiting() - waiting))
+	return wasBusy
 }
 
 // scale adds and drops lanes until the mount ends.
@@ -297,7 +300,7 @@ func (m *mount) open(results chan<- opened) {
 	defer m.recover()
 	var o opened
 	if m.partition == nil {
-		o.conn, o.err = m.front.dialProven()
+		o.conn, o.answer, o.err = m.front.dialAnswered(lanes.Null)
 	} else {
 		o.conn, o.answer, o.err = m.front.dialGreeted(m.id)
 	}

@@ -46,28 +46,22 @@ func (f *Front) dial() (net.Conn, error) {
 
 // dialGreeted opens a connection and asks the server for its partition.
 func (f *Front) dialGreeted(c lanes.Client) (net.Conn, lanes.Answer, error) {
-	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
-	conn, answer, err := f.dialAnswered(lanes.Greeting(xid, c), xid)
+	conn, answer, err := f.dialAnswered(func(xid uint32) []byte { return lanes.Greeting(xid, c) })
 	if err == nil && answer.Partition == nil {
 		err = errors.Join(errors.New("the server names no partition"), conn.Close())
 	}
 	return conn, answer, err
 }
 
-// dialProven opens a connection on which the server answers: stunnel accepts one before it has reached the server.
-func (f *Front) dialProven() (net.Conn, error) {
-	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
-	conn, _, err := f.dialAnswered(lanes.Null(xid), xid)
-	return conn, err
-}
-
-// dialAnswered opens a connection and waits for the answer to a call.
-func (f *Front) dialAnswered(call []byte, xid uint32) (net.Conn, lanes.Answer, error) {
+// dialAnswered opens a connection on which the server answers a call: stunnel accepts one before it has reached the
+// server.
+func (f *Front) dialAnswered(call func(xid uint32) []byte) (net.Conn, lanes.Answer, error) {
 	conn, err := f.dial()
 	if err != nil {
 		return nil, lanes.Answer{}, err
 	}
-	answer, err := ask(conn, call, xid)
+	xid := rand.Uint32() //nolint:gosec // an identifier, no secret
+	answer, err := ask(conn, call(xid), xid)
 	if err != nil {
 		return nil, answer, errors.Join(fmt.Errorf("greeting the server: %w", err), conn.Close())
 	}

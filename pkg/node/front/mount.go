@@ -246,14 +246,9 @@ func (m *mount) lost(l *lane) {
 func (m *mount) remove(l *lane) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = l.conn.Close()
 	if m.lanes[l.id] != l {
+		_ = l.conn.Close()
 		return false // was dropped, or the mount has ended
 	}
-	delete(m.lanes, l.id)
-	m.front.openLanes.Add(-1)
-	waiting := m.schedule.Waiting()
-	wasBusy := m.schedule.Remove(l.id)
-	m.front.waiting.Add(int64(m.schedule.Waiting() - waiting))
-	return wasBusy || len(m.lanes) == 0
+	return m.drop(l.id) || len(m.lanes) == 0
 }
