@@ -29,11 +29,6 @@ type Task struct {
 	AlsoProbe []netip.AddrPort
 }
 
-// sameAddresses reports whether connections of one task can be used for the other.
-func (t Task) sameAddresses(other Task) bool {
-	return t.Name == other.Name && t.Accept == other.Accept && t.DirectServer == other.DirectServer
-}
-
 // Result is the result of one round of probes.
 type Result struct {
 	Name   string
@@ -73,12 +68,17 @@ type prober struct {
 	stop context.CancelFunc
 }
 
-// change sets the task. A tunnel that comes into use is probed at once.
-func (p *prober) change(task Task) {
-	before := p.task.Swap(&task)
+// takes sets the task, unless its addresses need other connections. A tunnel that comes into use is probed at once.
+func (p *prober) takes(task Task) bool {
+	before := p.task.Load()
+	if task.Accept != before.Accept || task.DirectServer != before.DirectServer {
+		return false
+	}
+	p.task.Store(&task)
 	if task.InUse && !before.InUse {
 		p.now.Request()
 	}
+	return true
 }
 
 // run probes until the context ends.
@@ -160,8 +160,7 @@ func (m *Manager) SetTasks(ctx context.Context, tasks []Task) {
 
 func (m *Manager) start(ctx context.Context, task Task) {
 	if p, ok := m.probers[task.Name]; ok {
-		if p.task.Load().sameAddresses(task) {
-			p.change(task)
+		if p.takes(task) {
 			return
 		}
 		p.stop()

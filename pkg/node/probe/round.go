@@ -161,8 +161,6 @@ type connection struct {
 	xid    uint32
 }
 
-type dialFunc func(ctx context.Context) (net.Conn, error)
-
 // callResult is the result of one NULL call.
 type callResult struct {
 	conn *connection // nil when there is none that can be used again
@@ -171,7 +169,7 @@ type callResult struct {
 }
 
 // dialAndCall does a NULL call over a new connection.
-func dialAndCall(ctx context.Context, dial dialFunc, timeout time.Duration) callResult {
+func dialAndCall(ctx context.Context, dial func(context.Context) (net.Conn, error), timeout time.Duration) callResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin := time.Now()
