@@ -102,19 +102,11 @@ type Agent struct {
 
 	// Only the loop uses the fields below.
 
-	table           ports.Table
-	hasTable        bool
-	unknown         []string // targets in the table that this agent could never decode
-	problem         tableProblem
-	location        routing.Location
+	observed
 	routes          routing.Routes
-	routesAt        time.Time // when routes were last observed; zero after a change of the table
-	status          tunnelspec.Status
+	routesAt        time.Time                // when routes were last observed; zero after a change of the table
 	statusUpdatedAt time.Time                // UpdatedAt of the latest status
-	statusSeenAt    time.Time                // when that was first read, by the monotonic clock; the agent's start before
 	states          map[string]routing.State // by tunnel
-	plan            routing.Plan
-	planned         bool // a plan was made, which may be empty
 	tunnels         map[string]*tunnelState
 	written         map[string][]byte // contents of the specification files
 	stored          []byte            // contents of the state file

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,17 +141,18 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(m.tableUsable, number(v.tableUsable))
-	gauge(m.tableUpdated, seconds(v.updated))
+	gauge(m.tableUsable, number(v.hasTable && v.problem.err == nil && !v.problem.deleted && len(v.problem.rejected) == 0))
+	gauge(m.tableUpdated, seconds(v.table.LastUpdate))
 	gauge(m.locationKnown, number(v.location.Known()))
 	gauge(m.statusAge, time.Since(v.statusSeenAt).Seconds())
-	if !v.resultsSince.IsZero() {
-		gauge(m.probeAge, time.Since(v.resultsSince).Seconds())
+	if len(v.tunnels) > 0 {
+		oldest := slices.MinFunc(v.tunnels, func(a, b tunnelSnapshot) int { return a.resultAt.Compare(b.resultAt) })
+		gauge(m.probeAge, time.Since(oldest.resultAt).Seconds())
 	}
-	if v.memoryLimit > 0 {
-		gauge(m.memoryLimit, float64(v.memoryLimit))
+	if limit := v.status.MemoryLimit; limit > 0 {
+		gauge(m.memoryLimit, float64(limit))
 	}
-	for _, t := range v.unusable {
+	for _, t := range v.plan.Unusable {
 		gauge(m.unusable, 1, t.Name, string(t.Reason))
 	}
 	for tunnel, c := range v.certificates {

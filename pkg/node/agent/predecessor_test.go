@@ -63,8 +63,10 @@ func TestPredecessorIsAnotherListenerOfThisUser(t *testing.T) {
 // withPredecessor is the agent of a pod that has waited for its tunnels, beside a pod that listens on port 20490.
 func withPredecessor(result *probe.Result) *Agent {
 	a := &Agent{
-		hasTable: true, planned: true, predecessor: map[netip.AddrPort]otherPort{loopback(20490): {result: result}},
-		table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}},
+		predecessor: map[netip.AddrPort]otherPort{loopback(20490): {result: result}},
+		observed: observed{
+			hasTable: true, planned: true, table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}},
+		},
 	}
 	a.status = tunnelspec.Status{PID: 1, Tunnels: map[string]tunnelspec.TunnelStatus{"fs-1": {Listening: true}}}
 	return a

@@ -81,9 +81,10 @@ func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
 		"hijacked":   {&probe.Result{Err: probe.ErrHijacked}, false},
 	} {
 		a := &Agent{
-			options: Options{Routing: routing.Settings{ServerPort: 2049}}, plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}},
+			options: Options{Routing: routing.Settings{ServerPort: 2049}},
 			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, result: tt.result}},
 		}
+		a.plan.Tunnels = []routing.Tunnel{tunnel}
 		if task := a.tasks()[0]; task.DirectServer.IsValid() != tt.direct || task.InUse {
 			t.Errorf("%s: got %+v, want a probe of the mount target: %v", name, task, tt.direct)
 		}
@@ -105,10 +106,11 @@ func TestUsedTunnelIsProbedOverNewConnections(t *testing.T) {
 		"not in use":                 {time.Time{}, 0, &tunnelspec.Problem{Reason: tunnelspec.ReasonConnectRefused}, false},
 	} {
 		a := &Agent{
-			plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}}, clients: sockets.ClientCounts{loopback(20490): tt.clients},
-			status:  tunnelspec.Status{Tunnels: map[string]tunnelspec.TunnelStatus{"fs-1": {Connection: tt.problem}}},
+			clients: sockets.ClientCounts{loopback(20490): tt.clients},
 			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, usedAt: tt.usedAt}},
 		}
+		a.plan.Tunnels = []routing.Tunnel{tunnel}
+		a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Connection: tt.problem}}
 		if got := a.tasks()[0].Renew; got != tt.want {
 			t.Errorf("%s: new connections in each round %v, want %v", name, got, tt.want)
 		}

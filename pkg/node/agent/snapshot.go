@@ -16,26 +16,29 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
 
+// observed is what the loop last observed and planned. All but plan.States is replaced, and never changed.
+type observed struct {
+	table        ports.Table
+	hasTable     bool
+	unknown      []string // targets in the table that this agent could never decode
+	problem      tableProblem
+	location     routing.Location
+	status       tunnelspec.Status
+	statusSeenAt time.Time // when that was seen to change, by the monotonic clock; the agent's start before
+	plan         routing.Plan
+	planned      bool // a plan was made, which may be empty
+}
+
 // snapshot is the state after a sync, for probes and metrics. It is never changed.
 type snapshot struct {
-	hasTable     bool
-	tableUsable  bool
-	updated      time.Time // lastUpdate of the table
-	location     routing.Location
-	supervised   bool
-	memoryLimit  uint64    // of each process, in bytes; 0 while no supervisor runs
-	statusSeenAt time.Time // when the supervisor's status was last seen to change
-	planned      bool
-	tunnels      []tunnelSnapshot // by name
-	unknown      []string         // targets that this agent could never decode
-	unusable     []routing.UnusableTarget
-	waiting      []string                       // tunnels that need a client certificate, and have none
+	observed
+	tunnels      []tunnelSnapshot               // by name
 	predecessor  error                          // why the pod before this one must not end yet; nil if it may
 	certificates map[string]routing.Certificate // by tunnel; the map is never changed
-	resultsSince time.Time                      // when the tunnel whose latest result is the oldest had it; zero without tunnels
 	wasReady     bool                           // the agent was ready once
 }
 
@@ -45,6 +48,7 @@ type tunnelSnapshot struct {
 	standby   bool
 	hijacked  bool // new connections to its port do not reach it
 	inForce   bool
+	resultAt  time.Time // of the latest result, or when the tunnel was planned
 	probed    bool
 	up        bool // calls over a new connection are answered, or those over a client's open one
 	failing   bool // new connections fail
@@ -59,21 +63,11 @@ type tunnelSnapshot struct {
 
 // publish makes a snapshot of the loop's state.
 func (a *Agent) publish() {
-	before := a.snapshot.Load()
-	s := &snapshot{
-		hasTable: a.hasTable, tableUsable: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
-		updated: a.table.LastUpdate, location: a.location, supervised: a.status.PID != 0, statusSeenAt: a.statusSeenAt, memoryLimit: a.status.MemoryLimit,
-		planned: a.planned, unknown: a.unknown, unusable: a.plan.Unusable, wasReady: before != nil && before.wasReady,
-	}
+	s := &snapshot{observed: a.observed, predecessor: a.predecessorError(), certificates: a.certificates.Certificates()}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
-		state := a.tunnels[name]
-		s.tunnels = append(s.tunnels, a.snapshotOf(state))
-		if s.resultsSince.IsZero() || state.resultAt.Before(s.resultsSince) {
-			s.resultsSince = state.resultAt
-		}
+		s.tunnels = append(s.tunnels, a.snapshotOf(a.tunnels[name]))
 	}
-	s.waiting, s.certificates, s.predecessor = waiting(a.plan), a.certificates.Certificates(), a.predecessorError()
-	s.wasReady = s.wasReady || s.readyAtFirst(a.waitsForHealth()) == nil
+	s.wasReady = a.wasReady() || s.readyAtFirst(a.waitsForHealth()) == nil
 	a.snapshot.Store(s)
 }
 
@@ -92,7 +86,7 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 	status := a.status.Tunnels[state.Name]
 	t := tunnelSnapshot{
 		name: state.Name, standby: state.Standby, hijacked: isHijacked(state), inForce: !state.inForce.IsZero(), status: status,
-		active: state.Active.Address, zone: state.Active.Zone,
+		resultAt: state.resultAt, active: state.Active.Address, zone: state.Active.Zone,
 	}
 	if r := state.result; r != nil {
 		t.probed, t.took, t.failing, t.unknown = true, r.Took, r.Err != nil, time.Since(state.resultAt) > a.resultLifetime()
@@ -150,7 +144,7 @@ func (s *snapshot) ready() error {
 	switch {
 	case s == nil || !s.hasTable:
 		return errors.New("no table has been seen, neither now nor by an earlier run")
-	case !s.supervised:
+	case s.status.PID == 0:
 		return errors.New("the supervisor does not run; the log of its container says why")
 	case !s.planned:
 		return errors.New("no plan of the tunnels has been made yet")
@@ -180,7 +174,7 @@ func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
 	if err := s.require("not healthy yet", func(t tunnelSnapshot) bool { return t.up && t.inForce }); err != nil {
 		return err
 	}
-	return cmp.Or(errorNaming("no client certificate yet", s.waiting), s.predecessor)
+	return cmp.Or(errorNaming("no client certificate yet", waiting(s.plan)), s.predecessor)
 }
 
 // waitsForHealth reports whether the pod has started so recently that its tunnels must be healthy.

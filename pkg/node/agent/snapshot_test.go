@@ -116,7 +116,8 @@ func TestReadiness(t *testing.T) {
 	notListening := portTaken
 	notListening.status.Process = nil
 	with := func(change func(*snapshot)) snapshot {
-		v := snapshot{hasTable: true, supervised: true, planned: true, tunnels: []tunnelSnapshot{good}}
+		v := snapshot{tunnels: []tunnelSnapshot{good}}
+		v.hasTable, v.status.PID, v.planned = true, 1, true
 		change(&v)
 		return v
 	}
@@ -129,10 +130,10 @@ func TestReadiness(t *testing.T) {
 		"all tunnels healthy":          {with(func(*snapshot) {}), "", "", ""},
 		"no tunnels":                   {with(func(v *snapshot) { v.tunnels = nil }), "", "", ""},
 		"no table":                     {with(func(v *snapshot) { v.hasTable = false }), "no table", "no table", "no table"},
-		"no supervisor":                {with(func(v *snapshot) { v.supervised = false }), "supervisor", "supervisor", "supervisor"},
+		"no supervisor":                {with(func(v *snapshot) { v.status.PID = 0 }), "supervisor", "supervisor", "supervisor"},
 		"no plan":                      {with(func(v *snapshot) { v.planned, v.tunnels = false, nil }), "no plan", "no plan", "no plan"},
 		"unhealthy":                    {with(func(v *snapshot) { v.tunnels[0] = unhealthy }), "not healthy yet: fs-1", "", ""},
-		"no certificate":               {with(func(v *snapshot) { v.waiting = []string{"fs-2"} }), "certificate yet: fs-2", "", ""},
+		"no certificate":               {with(func(v *snapshot) { v.plan.AwaitingCertificate = []string{"fs-2"} }), "certificate yet: fs-2", "", ""},
 		"a target never decoded":       {with(func(v *snapshot) { v.unknown = []string{`"fs-2"`} }), `older pod can know them: "fs-2"`, `"fs-2"`, ""},
 		"another process has the port": {with(func(v *snapshot) { v.tunnels[0] = portTaken }), "not healthy yet: fs-1", "", ""},
 		"not listening":                {with(func(v *snapshot) { v.tunnels[0] = notListening }), "not listening: fs-1", "not listening: fs-1", "not listening: fs-1"},
