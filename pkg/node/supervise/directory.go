@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -24,8 +25,9 @@ const (
 	scanDelay = 20 * time.Millisecond
 )
 
-// watch reports changes of specifications. If the watch fails, the directory is only scanned at intervals.
-func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
+// watch reports changes of specifications until the context ends. If the watch fails, the directory is only
+// scanned at intervals.
+func watch(ctx context.Context, dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}) {
 	changes := loop.NewWake()
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -36,13 +38,11 @@ func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWat
 	if err != nil {
 		log.Warn("watching the configuration directory failed; scanning it at intervals",
 			"err", err, "duration", scanInterval)
-		return changes, func() {}
+		return changes
 	}
 	go forward(watcher, dir, changes)
-	return changes, func() {
-		// The process ends next, and closes the descriptor in any case.
-		_ = watcher.Close()
-	}
+	context.AfterFunc(ctx, func() { _ = watcher.Close() }) // the process ends next, and closes the descriptor in any case
+	return changes
 }
 
 // forward coalesces changes until the receiver takes one. An error, for example an overflow of the

@@ -82,12 +82,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.connWatcher.close()
-	changed, closeWatch := watch(dir, o.Log)
-	defer closeWatch()
 	s.inherited = fdstore.Take(dir.StoreSocket(), o.Log)
 	s.store = fdstore.NewClient(lifetime, dir.StoreSocket(), o.Log)
 	o.Log.Info("supervising tunnels", "version", features.Version, "fips", o.FIPS)
-	return s.run(ctx, changed)
+	return s.run(ctx, watch(lifetime, dir, o.Log))
 }
 
 type supervisor struct {
