@@ -164,10 +164,12 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		return
 	}
 	serial := t.starts + 1
-	out := process.NewLines(func(text string) { s.events <- event{tunnel: t, start: serial, line: text} })
+	out := process.NewLines(func(text string) {
+		s.send(t, serial, func(now time.Time) { s.handleOutput(t, text, now) })
+	})
 	exited := func(exitStatus string) {
 		out.Flush()
-		s.events <- event{tunnel: t, start: serial, exitStatus: exitStatus}
+		s.send(t, serial, func(now time.Time) { s.handleExit(t, exitStatus, now) })
 	}
 	p, err := s.startProcess(s.dir.Config(t.name).Path(), t.stunnelSocket(), out, exited)
 	if err != nil {

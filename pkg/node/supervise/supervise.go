@@ -78,7 +78,9 @@ func Run(ctx context.Context, o Options) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	s := newSupervisor(o, dir, features, process.NewStarter(lifetime))
-	if s.connWatcher, err = newConnWatcher(func(fd int32) { s.events <- event{listenerFD: fd} }); err != nil {
+	if s.connWatcher, err = newConnWatcher(func(fd int32) {
+		s.events <- func(time.Time) { s.connectionWaiting(fd) }
+	}); err != nil {
 		return err
 	}
 	defer s.connWatcher.close()
@@ -97,7 +99,7 @@ type supervisor struct {
 	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
 	store       *fdstore.Client
-	events      chan event
+	events      chan func(now time.Time) // log lines and exits of processes, and connections that wait at a listener
 	tunnels     map[string]*tunnel
 	// inherited are the sockets of an earlier supervisor of this pod; nil after the first scan.
 	inherited      fdstore.Sockets
@@ -114,19 +116,10 @@ type supervisor struct {
 	closeAt, closeBy time.Time
 }
 
-// event is a log line or the exit of a process, or a connection that waits at a listener.
-type event struct {
-	tunnel     *tunnel // nil for a waiting connection
-	start      int     // serial number of the process
-	line       string  // "" when the process has exited
-	exitStatus string
-	listenerFD int32 // of the listener at which the connection waits
-}
-
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *process.Starter) *supervisor {
 	return &supervisor{
 		options: o, dir: dir, features: features, starter: starter, memoryOf: dataSize, limitMemory: limitDataSize,
-		events:    make(chan event, 1024),
+		events:    make(chan func(time.Time), 1024),
 		tunnels:   map[string]*tunnel{},
 		startedAt: time.Now(),
 	}
@@ -146,16 +139,16 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 			if next := time.Now().Add(scanDelay); next.Before(s.scanAt) {
 				s.scanAt = next
 			}
-		case e := <-s.events:
-			s.handle(e, time.Now()) //nolint:contextcheck // a line of stunnel is logged without it
-			s.handlePending()       //nolint:contextcheck // the same
+		case handle := <-s.events:
+			handle(time.Now())
+			s.handlePending()
 		case <-timer.C:
 		}
 		now := time.Now()
 		s.scan(now)
 		s.checkClients(now)
 		s.closeTunnels(now)
-		next := s.advance(now)
+		next := s.advance(now) //nolint:contextcheck // a line of stunnel is logged without it
 		s.storeSockets()
 		if s.closing && len(s.tunnels) == 0 {
 			return s.dir.Status().Remove()
@@ -216,41 +209,42 @@ func (s *supervisor) readSpec(t *tunnel) {
 func (s *supervisor) handlePending() {
 	for range cap(s.events) {
 		select {
-		case e := <-s.events:
-			s.handle(e, time.Now())
+		case handle := <-s.events:
+			handle(time.Now())
 		default:
 			return
 		}
 	}
 }
 
-func (s *supervisor) handle(e event, now time.Time) {
-	t := e.tunnel
-	if t == nil {
-		s.connectionWaiting(e.listenerFD)
-		return
-	}
-	if e.start != t.starts || t.proc == nil {
-		return // of an earlier process
-	}
-	if e.line != "" {
-		l := parseLine(e.line)
-		if l.text == configurationFailed {
-			// stunnel's own messages do not name the files.
-			for _, message := range unreadableFiles(t.attempted.Tunnel) {
-				s.handleLine(t, line{slog.LevelError, mainThread, message}, now)
-			}
+// send has the loop handle what a process did, unless that is not the tunnel's any more by then.
+func (s *supervisor) send(t *tunnel, start int, handle func(now time.Time)) {
+	s.events <- func(now time.Time) {
+		if t.starts == start && t.proc != nil {
+			handle(now)
 		}
-		s.handleLine(t, l, now)
-		return
 	}
-	log := s.logFor(t).With("exitStatus", e.exitStatus)
+}
+
+func (s *supervisor) handleOutput(t *tunnel, text string, now time.Time) {
+	l := parseLine(text)
+	if l.text == configurationFailed {
+		// stunnel's own messages do not name the files.
+		for _, message := range unreadableFiles(t.attempted.Tunnel) {
+			s.handleLine(t, line{slog.LevelError, mainThread, message}, now)
+		}
+	}
+	s.handleLine(t, l, now)
+}
+
+func (s *supervisor) handleExit(t *tunnel, exitStatus string, now time.Time) {
+	log := s.logFor(t).With("exitStatus", exitStatus)
 	if t.phase == phaseStopping {
 		log.Info("stunnel exited")
 	} else {
 		log.Warn("stunnel exited unexpectedly")
 	}
-	t.exited(e.exitStatus, now)
+	t.exited(exitStatus, now)
 }
 
 func (s *supervisor) connectionWaiting(fd int32) {
