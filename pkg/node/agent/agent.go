@@ -8,7 +8,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,7 +108,6 @@ type Agent struct {
 	states          map[string]routing.State // by tunnel
 	tunnels         map[string]*tunnelState
 	written         map[string][]byte // contents of the specification files
-	stored          []byte            // contents of the state file
 	lastErr         loop.LastError    // of the latest apply
 
 	clients        sockets.ClientCounts // that were last listed
@@ -231,7 +229,7 @@ func (a *Agent) loadState() error {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return fmt.Errorf("reading the stored state: %w", err)
 	}
-	a.location, a.unknown, a.stored = n.Location, n.Unknown, text
+	a.location, a.unknown = n.Location, n.Unknown
 	for name, state := range n.Tunnels {
 		a.states[name] = state.Loaded(a.started)
 	}
@@ -279,18 +277,10 @@ func (a *Agent) loadTable() error {
 	return nil
 }
 
-// save stores the state if it has changed.
 func (a *Agent) save() error {
 	text, err := json.Marshal(storedState{a.location, a.unknown, a.states})
 	if err != nil {
 		return fmt.Errorf("storing the state: %w", err)
 	}
-	if bytes.Equal(text, a.stored) {
-		return nil
-	}
-	if err := a.options.Dir.State().Write(text); err != nil {
-		return err
-	}
-	a.stored = text
-	return nil
+	return a.options.Dir.State().Write(text)
 }
