@@ -193,11 +193,14 @@ func (a *Agent) tasks() []probe.Task {
 // alsoProbe returns the mount targets of old connections, and the nearest one if any connection uses
 // another.
 func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
-	servers, others := a.removedServers(state), a.otherConnected(state)
-	for i, target := range state.MountTargets {
-		if slices.Contains(others, target) || i == 0 && (state.HasNearer() || len(others) > 0) {
-			servers = append(servers, a.server(target.Address))
-		}
+	others, nearest := a.otherConnected(state), state.MountTargets[0]
+	listed := func(target routing.MountTarget) bool { return slices.Contains(state.MountTargets, target) }
+	if !slices.Contains(others, nearest) && (state.HasNearer() || slices.ContainsFunc(others, listed)) {
+		others = append(others, nearest)
+	}
+	var servers []netip.AddrPort
+	for _, target := range others {
+		servers = append(servers, a.server(target.Address))
 	}
 	return servers
 }
@@ -224,7 +227,7 @@ func (a *Agent) handleResult(result probe.Result) bool {
 		return false
 	}
 	state.result, state.resultAt = &result, time.Now()
-	a.metrics.probed(result)
+	a.metrics.probes.WithLabelValues(cmp.Or(probe.Reason(result.Err), "success")).Observe(result.Took.Seconds())
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // its process is starting or has ended, which the supervisor's status says
 	}
@@ -264,9 +267,6 @@ func (a *Agent) observationOf(r probe.Result, state *tunnelState) routing.Observ
 		o.FarConnection = o.FarConnection || target.Distance > state.MountTargets[0].Distance
 		o.Stuck = o.Stuck || o.Healthy && silent[target.Address]
 	}
-	for _, server := range a.removedServers(state) {
-		o.Stuck = o.Stuck || o.Healthy && silent[server.Addr()]
-	}
 	return o
 }
 
@@ -279,31 +279,22 @@ func isSilent(err error) bool {
 
 // otherConnected returns the mount targets, except the active one, to which the tunnel has open
 // connections: stunnel tries the next server when the first one refuses, and the NFS client keeps a
-// connection for as long as it is used.
+// connection for as long as it is used. One that left the table has an address only: a mount target is removed from
+// the table while it is being deleted and still serves. The tunnel is restarted only when it is silent, because the
+// agent does not know when no write is under way.
 func (a *Agent) otherConnected(state *tunnelState) []routing.MountTarget {
 	var others []routing.MountTarget
-	for _, target := range state.MountTargets {
-		connected := func(server netip.AddrPort) bool { return server.Addr().Unmap() == target.Address }
-		if target != state.Active && slices.ContainsFunc(a.status.Tunnels[state.Name].Servers, connected) {
+	for _, server := range a.status.Tunnels[state.Name].Servers {
+		target := routing.MountTarget{Address: server.Addr().Unmap()}
+		listed := func(t routing.MountTarget) bool { return t.Address == target.Address }
+		if i := slices.IndexFunc(state.MountTargets, listed); i >= 0 {
+			target = state.MountTargets[i]
+		}
+		if target != state.Active {
 			others = append(others, target)
 		}
 	}
 	return others
-}
-
-// removedServers returns servers to which the tunnel has open connections, but which left the table: a
-// mount target is removed from the table while it is being deleted and still serves. The tunnel is
-// restarted only when the server is silent, because the agent does not know when no write is under way.
-func (a *Agent) removedServers(state *tunnelState) []netip.AddrPort {
-	var removed []netip.AddrPort
-	for _, server := range a.status.Tunnels[state.Name].Servers {
-		server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
-		listed := func(target routing.MountTarget) bool { return target.Address == server.Addr() }
-		if !slices.ContainsFunc(state.MountTargets, listed) {
-			removed = append(removed, server)
-		}
-	}
-	return removed
 }
 
 // directResultOf classifies the error of a direct probe. Whether the tunnel's handshake succeeds is

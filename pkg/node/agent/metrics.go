@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
@@ -56,10 +54,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		m.actions.WithLabelValues(string(action))
 	}
 	return m
-}
-
-func (m *metrics) probed(r probe.Result) {
-	m.probes.WithLabelValues(cmp.Or(probe.Reason(r.Err), "success")).Observe(r.Took.Seconds())
 }
 
 func number(yes bool) float64 {
