@@ -294,7 +294,5 @@ func (s State) connectOrder(targets []MountTarget) []MountTarget {
 	if i <= 0 {
 		return targets
 	}
-	order := []MountTarget{targets[i]}
-	order = append(order, targets[:i]...)
-	return append(order, targets[i+1:]...)
+	return slices.Concat(targets[i:i+1], targets[:i], targets[i+1:])
 }

@@ -176,11 +176,9 @@ func identityOf(key ports.Key, target ports.Target, s Settings) clientcert.Ident
 // regionOf returns the region in a DNS name of EFS, [<zone>.]<id>.efs.<region>.<suffix>, and the
 // node's region for other names.
 func regionOf(dnsName, nodeRegion string) string {
-	labels := strings.Split(dnsName, ".")
-	for i, label := range labels[:len(labels)-1] {
-		if label == "efs" && i > 0 {
-			return labels[i+1]
-		}
+	if _, after, found := strings.Cut(dnsName, ".efs."); found {
+		region, _, _ := strings.Cut(after, ".")
+		return region
 	}
 	return nodeRegion
 }
