@@ -134,22 +134,21 @@ func (r *round) direct(ctx context.Context, servers []netip.AddrPort) map[netip.
 	if len(servers) == 0 {
 		return nil
 	}
-	errs := make([]error, len(servers))
+	results := make(map[netip.AddrPort]error, len(servers))
+	var mu sync.Mutex // of results
 	var probes sync.WaitGroup
-	for i, server := range servers {
+	for _, server := range servers {
 		probes.Go(func() {
 			result := dialAndCall(ctx, func(ctx context.Context) (net.Conn, error) {
 				return r.dialer.Server(ctx, server, r.task.Peer)
 			}, r.confirm)
 			result.conn.close()
-			errs[i] = result.err
+			mu.Lock()
+			defer mu.Unlock()
+			results[server] = result.err
 		})
 	}
 	probes.Wait()
-	results := make(map[netip.AddrPort]error, len(servers))
-	for i, server := range servers {
-		results[server] = errs[i]
-	}
 	return results
 }
 
