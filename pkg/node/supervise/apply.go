@@ -51,19 +51,11 @@ func (s *supervisor) remove(t *tunnel) {
 	delete(s.tunnels, t.name)
 }
 
-// listen opens the port, or takes over the socket of an earlier supervisor of this pod.
 func (s *supervisor) listen(t *tunnel, address netip.AddrPort, now time.Time) {
-	if err := s.takeFromOthers(t, address); err != nil {
+	l, err := s.open(t, address)
+	if err != nil {
 		s.recordListenError(t, address, err, now)
 		return
-	}
-	l := s.takeInherited(address)
-	if l == nil {
-		var err error
-		if l, err = listen(address); err != nil {
-			s.recordListenError(t, address, err, now)
-			return
-		}
 	}
 	if t.socket != nil {
 		s.closeSocket(t)
@@ -86,6 +78,22 @@ func (s *supervisor) openLanes(t *tunnel) {
 	}
 	f.SetPinned(t.desired.Lanes)
 	t.front = f
+}
+
+// open opens the port, or takes over the socket of an earlier supervisor of this pod.
+func (s *supervisor) open(t *tunnel, address netip.AddrPort) (*listener, error) {
+	if err := s.takeFromOthers(t, address); err != nil {
+		return nil, err
+	}
+	if file, ok := s.inherited[address]; ok {
+		delete(s.inherited, address)
+		l, err := adopt(file, address)
+		if err == nil {
+			return l, nil
+		}
+		s.options.Log.Warn("taking over a socket of an earlier supervisor failed", "err", err)
+	}
+	return listen(address)
 }
 
 // takeFromOthers closes the socket that another tunnel has at an address. It returns an error if that

@@ -94,22 +94,6 @@ func (l *listener) shutdown() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// takeInherited returns the listener of an earlier supervisor of this pod at an address, nil if
-// there is none.
-func (s *supervisor) takeInherited(address netip.AddrPort) *listener {
-	file, ok := s.inherited[address]
-	if !ok {
-		return nil
-	}
-	delete(s.inherited, address)
-	l, err := adopt(file, address)
-	if err != nil {
-		s.options.Log.Warn("taking over a socket of an earlier supervisor failed", "err", err)
-		return nil
-	}
-	return l
-}
-
 // storeSockets gives the agent copies of the open sockets, and closes the inherited sockets that no
 // tunnel has taken over.
 func (s *supervisor) storeSockets() {

@@ -141,7 +141,9 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 			}
 		case handle := <-s.events:
 			handle(time.Now())
-			s.handlePending()
+			for range len(s.events) { // so that one planning pass serves all that are queued
+				(<-s.events)(time.Now())
+			}
 		case <-timer.C:
 		}
 		now := time.Now()
@@ -203,18 +205,6 @@ func (s *supervisor) readSpec(t *tunnel) {
 		return
 	}
 	t.setDesired(c)
-}
-
-// handlePending drains the queued events, so that one planning pass serves all of them.
-func (s *supervisor) handlePending() {
-	for range cap(s.events) {
-		select {
-		case handle := <-s.events:
-			handle(time.Now())
-		default:
-			return
-		}
-	}
 }
 
 // send has the loop handle what a process did, unless that is not the tunnel's any more by then.
