@@ -116,7 +116,8 @@ func (s *supervisor) takeFromOthers(t *tunnel, address netip.AddrPort) error {
 func (s *supervisor) recordListenError(t *tunnel, address netip.AddrPort, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, unix.EADDRINUSE):
-		t.listenFailed(err.Error(), now)
+		t.setProcessProblem(tunnelspec.ReasonStartFailed, err.Error(), now)
+		t.listenAt = now.Add(writeRetry)
 		s.logFor(t).Error("opening the port failed", "port", address.Port(), "err", err)
 	case t.portTaken(err.Error(), now):
 		s.logFor(t).Error("port is in use", "port", address.Port(), "reason", string(tunnelspec.ReasonPortTaken), "err", err)
@@ -160,7 +161,8 @@ func (s *supervisor) writeConfig(t *tunnel, c config, now time.Time) bool {
 		err = s.dir.Config(t.name).Write(text)
 	}
 	if err != nil {
-		t.writeFailed(err.Error(), now)
+		t.setProcessProblem(tunnelspec.ReasonStartFailed, err.Error(), now)
+		t.retryAt = now.Add(writeRetry)
 		s.logFor(t).Error("writing the configuration file failed", "err", err)
 		return false
 	}
@@ -276,7 +278,6 @@ func (s *supervisor) closeTunnels(now time.Time) {
 	}
 	s.closeAt = now.Add(handOverInterval)
 	clients, err := s.options.Clients()
-	unknown := err != nil
 	listeners, _ := s.options.Listening() // on an error, no successor counts as known
 	over := !now.Before(s.closeBy)
 	for _, t := range s.tunnels {
@@ -285,12 +286,11 @@ func (s *supervisor) closeTunnels(now time.Time) {
 			continue
 		}
 		address := t.socket.address
-		isOther := func(inode uint32) bool { return inode != t.socket.inode }
-		hasSuccessor := slices.ContainsFunc(listeners[address], isOther)
+		hasSuccessor := slices.ContainsFunc(listeners[address], func(inode uint32) bool { return inode != t.socket.inode })
 		if hasSuccessor {
 			s.logFor(t).Info("tunnel handed over to another supervisor", "port", address.Port())
 		}
-		if over || hasSuccessor || !unknown && clients[address] == 0 {
+		if over || hasSuccessor || err == nil && clients[address] == 0 {
 			s.closeSocket(t)
 			t.close()
 		}

@@ -84,7 +84,9 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 			t.phase = phaseRunning
 		}
 	case reasonOf(l.text) == tunnelspec.ReasonExhausted:
-		t.connectionRejected(l.text, now)
+		// stunnel closed a new connection for want of memory or descriptors. It lives on in that state.
+		t.rejected++
+		t.setProcessProblem(tunnelspec.ReasonExhausted, l.text, now)
 	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
 		t.errorLines = append(t.errorLines, l.text)
 	}

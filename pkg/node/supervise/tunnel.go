@@ -166,12 +166,6 @@ func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
 	return true
 }
 
-// listenFailed records any other error of opening the port.
-func (t *tunnel) listenFailed(message string, now time.Time) {
-	t.setProcessProblem(tunnelspec.ReasonStartFailed, message, now)
-	t.listenAt = now.Add(writeRetry)
-}
-
 func (t *tunnel) socketClosed() { t.socket, t.front, t.armed = nil, nil, false }
 
 // stunnelSocket returns the socket that stunnel inherits.
@@ -231,7 +225,8 @@ func (t *tunnel) stopping(grace time.Duration, now time.Time) {
 func (t *tunnel) stoppingIdle() { t.needed, t.stoppedIdle, t.idleSince = false, true, time.Time{} }
 
 func (t *tunnel) exited(exitStatus string, now time.Time) {
-	phase, age, served := t.phase, now.Sub(t.startedAt), t.hasServed()
+	phase, age := t.phase, now.Sub(t.startedAt)
+	served := !t.problems.remoteAt.Before(t.startedAt) // it has completed a TLS handshake with a server
 	t.proc, t.phase = nil, phaseNone
 	t.problems.conns = map[string]conn{}
 	if phase == phaseStopping {
@@ -252,13 +247,6 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 	t.died(tunnelspec.ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
 }
 
-// connectionRejected records that stunnel closed a new connection, because it has no memory or
-// descriptors left for it. It lives on in that state.
-func (t *tunnel) connectionRejected(message string, now time.Time) {
-	t.rejected++
-	t.setProcessProblem(tunnelspec.ReasonExhausted, message, now)
-}
-
 // connectionAccepted records that stunnel has what a new connection takes.
 func (t *tunnel) connectionAccepted() {
 	t.rejected = 0
@@ -272,11 +260,6 @@ func (t *tunnel) isExhausted(now time.Time) bool {
 	return t.rejected >= maxRejected && now.Sub(t.startedAt) >= minRejecting
 }
 
-// hasServed reports whether the process has completed a TLS handshake with a server.
-func (t *tunnel) hasServed() bool {
-	return !t.problems.remoteAt.IsZero() && !t.problems.remoteAt.Before(t.startedAt)
-}
-
 func (t *tunnel) died(reason tunnelspec.Reason, message string, now time.Time) {
 	t.setProcessProblem(reason, message, now)
 	t.delayStart(now)
@@ -286,12 +269,6 @@ func (t *tunnel) died(reason tunnelspec.Reason, message string, now time.Time) {
 func (t *tunnel) delayStart(now time.Time) {
 	t.deaths++
 	t.retryAt = now.Add(process.RestartDelay(t.deaths))
-}
-
-// writeFailed records an error of writing the configuration file.
-func (t *tunnel) writeFailed(message string, now time.Time) {
-	t.setProcessProblem(tunnelspec.ReasonStartFailed, message, now)
-	t.retryAt = now.Add(writeRetry)
 }
 
 // configRefused records that stunnel refused the attempted configuration. Retries of the same
