@@ -97,7 +97,11 @@ func (r *Renewer) Run(ctx context.Context) {
 // sync makes and renews what is due, and returns the time until the next sync. Certificates
 // without IAM come first, as they do not wait for credentials.
 func (r *Renewer) sync(ctx context.Context) time.Duration {
-	r.updateIdentities(*r.identities.Load())
+	certificates := map[string]*certificate{} // without those of tunnels that need none any more
+	for name, identity := range *r.identities.Load() {
+		certificates[name] = r.certificates[name].withIdentity(identity)
+	}
+	r.certificates = certificates
 	for _, iam := range []bool{false, true} {
 		if due := r.due(iam, wallClock()); len(due) > 0 {
 			r.renew(ctx, due)
@@ -111,15 +115,6 @@ func (r *Renewer) sync(ctx context.Context) time.Duration {
 // wallClock is the time without Go's monotonic reading, which stops while a machine is suspended:
 // the servers' clocks do not.
 func wallClock() time.Time { return time.Now().Round(0) }
-
-// updateIdentities drops the certificates of tunnels that need none any more, and adds new ones.
-func (r *Renewer) updateIdentities(identities map[string]clientcert.Identity) {
-	certificates := make(map[string]*certificate, len(identities))
-	for name, identity := range identities {
-		certificates[name] = r.certificates[name].withIdentity(identity)
-	}
-	r.certificates = certificates
-}
 
 // due are the certificates with or without IAM that must be made or renewed. A tunnel has at most
 // one of each kind.
@@ -159,7 +154,7 @@ func (r *Renewer) untilDue(now time.Time) time.Duration {
 
 // renew makes or renews the certificates that are due. A failure for one tunnel affects no other.
 func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
-	ensureKey, fetched := sync.OnceValue(r.ensureKey), map[string]fetchedCredentials{} // by region
+	ensureKey, fetched := sync.OnceValue(r.ensureKey), fetchedCredentials{}
 	for _, name := range slices.Sorted(maps.Keys(due)) {
 		c := due[name]
 		next, err := r.next(ctx, name, c, ensureKey, fetched)
@@ -177,7 +172,7 @@ func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
 
 // next reads or makes the certificate that takes the place of one, which may be that of the file.
 func (r *Renewer) next(
-	ctx context.Context, name string, c *certificate, ensureKey func() error, fetched map[string]fetchedCredentials,
+	ctx context.Context, name string, c *certificate, ensureKey func() error, fetched fetchedCredentials,
 ) (*certificate, error) {
 	if c.Identity.Installed {
 		return c.read(r.options.Installed, wallClock())
@@ -233,27 +228,25 @@ func (r *Renewer) replace(name string, c, next *certificate) error {
 	return nil
 }
 
-// fetchedCredentials are the result of the one request for credentials in a sync.
-type fetchedCredentials struct {
-	clientcert.Credentials
-	err error
-}
+// fetchedCredentials return, by region, the result of the one request for credentials in a sync.
+type fetchedCredentials map[string]func() (clientcert.Credentials, error)
 
-func (r *Renewer) credentials(ctx context.Context, region string, fetched map[string]fetchedCredentials) (clientcert.Credentials, error) {
+func (r *Renewer) credentials(ctx context.Context, region string, fetched fetchedCredentials) (clientcert.Credentials, error) {
 	if region == "" {
 		return clientcert.Credentials{}, errors.New("the region is not known for which it must be signed")
 	}
-	result, ok := fetched[region]
-	if !ok {
-		ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
-		defer cancel()
-		result.Credentials, result.err = r.options.Credentials(ctx, region)
-		fetched[region] = result
+	if fetched[region] == nil {
+		fetched[region] = sync.OnceValues(func() (clientcert.Credentials, error) {
+			ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
+			defer cancel()
+			return r.options.Credentials(ctx, region)
+		})
 	}
-	if result.err != nil {
-		return clientcert.Credentials{}, fmt.Errorf("looking for AWS credentials: %w", result.err)
+	credentials, err := fetched[region]()
+	if err != nil {
+		return clientcert.Credentials{}, fmt.Errorf("looking for AWS credentials: %w", err)
 	}
-	return result.Credentials, nil
+	return credentials, nil
 }
 
 // restoreFiles writes the files that were removed or changed by others.
