@@ -76,8 +76,9 @@ func (r Request) sign(key *rsa.PrivateKey) ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	id := keyID(&key.PublicKey)
-	extensions, err := r.extensions(id)
+	// As in OpenSSL's subjectKeyIdentifier=hash. The IAM extension signs it.
+	id := sha1.Sum(x509.MarshalPKCS1PublicKey(&key.PublicKey))
+	extensions, err := r.extensions(id[:])
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (r Request) sign(key *rsa.PrivateKey) ([]byte, error) {
 		Subject:            r.subject(),
 		NotBefore:          r.Now.Add(-clockSkew),
 		NotAfter:           r.Now.Add(Lifetime),
-		SubjectKeyId:       id,
+		SubjectKeyId:       id[:],
 		ExtraExtensions:    extensions,
 	}
 	// PKCS #1 v1.5 signatures use no random numbers.
@@ -117,13 +118,6 @@ func (r Request) check() error {
 	return nil
 }
 
-// keyID is the SHA-1 of the public key, as in OpenSSL's subjectKeyIdentifier=hash. The IAM
-// extension signs it.
-func keyID(key *rsa.PublicKey) []byte {
-	sum := sha1.Sum(x509.MarshalPKCS1PublicKey(key))
-	return sum[:]
-}
-
 // subject is CN=<common name> as OpenSSL writes it: always a UTF8String.
 func (r Request) subject() pkix.Name {
 	text := r.CommonName
@@ -142,7 +136,6 @@ const (
 	fileSystemExtension  = 3
 )
 
-// oid is the object identifier of one of EFS's extensions.
 func oid(extension int) asn1.ObjectIdentifier {
 	return asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, extension}
 }

@@ -120,14 +120,12 @@ func (f *Front) accept() {
 			_ = conn.Close()
 		default:
 			f.mounts.Add(1)
-			go f.serve(conn)
+			go func() {
+				defer f.mounts.Add(-1)
+				newMount(f, conn).run()
+			}()
 		}
 	}
-}
-
-func (f *Front) serve(conn net.Conn) {
-	defer f.mounts.Add(-1)
-	newMount(f, conn).run()
 }
 
 // Status returns what the front does now, and has done since its start.

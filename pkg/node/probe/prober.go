@@ -104,7 +104,8 @@ func (p *prober) run(ctx context.Context) {
 			return // the round was canceled
 		}
 		p.report(ctx, result)
-		wait := withJitter(timingOf(task, p.interval).interval)
+		wait := timingOf(task, p.interval).interval
+		wait -= time.Duration(rand.Float64() * jitter * float64(wait))
 		due = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
@@ -124,10 +125,6 @@ func (p *prober) probe(ctx context.Context, task Task, open connections, late ti
 
 // jitter is the part of an interval by which it is shortened at most.
 const jitter = 0.1
-
-func withJitter(interval time.Duration) time.Duration {
-	return interval - time.Duration(rand.Float64()*jitter*float64(interval))
-}
 
 // Manager probes any number of tunnels. Each has a goroutine of its own, so that none waits for another.
 type Manager struct {

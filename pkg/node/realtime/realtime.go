@@ -125,11 +125,15 @@ func filesOf(program string) ([]string, error) {
 	if err != nil || loader == "" {
 		return []string{path}, err
 	}
+	files := []string{path, loader}
 	text, err := exec.Command(loader, "--list", path).CombinedOutput() //nolint:noctx // it only reads files
 	if err != nil {
-		return []string{path, loader}, fmt.Errorf("listing the libraries of %s: %w: %.300q", path, err, text)
+		return files, fmt.Errorf("listing the libraries of %s: %w: %.300q", path, err, text)
 	}
-	return append([]string{path, loader}, parseLibraries(string(text))...), nil
+	for _, match := range library.FindAllSubmatch(text, -1) {
+		files = append(files, string(match[1]))
+	}
+	return files, nil
 }
 
 // loaderOf returns "" for a static program.
@@ -152,10 +156,3 @@ func loaderOf(path string) (string, error) {
 
 // library is a line of the loader's list, as ld.so(8) and ldd(1) have it.
 var library = regexp.MustCompile(`(?m)=> (/\S+) \(0x[0-9a-f]+\)$`)
-
-func parseLibraries(list string) (paths []string) {
-	for _, match := range library.FindAllStringSubmatch(list, -1) {
-		paths = append(paths, match[1])
-	}
-	return paths
-}

@@ -55,10 +55,6 @@ func (r Routes) String() string {
 	return "NoPreference"
 }
 
-func (r Routes) to(address netip.Addr) bool {
-	return address.Is4() && !r.NoIPv4 || address.Is6() && !r.NoIPv6
-}
-
 // byDistance returns the mount targets of a file system, nearest first. The order among those of
 // equal distance depends on nothing but zone and address, so it is the same in each plan. A mount target
 // with two addresses counts as two, of which the IPv4 one is first, because it always was.
@@ -71,7 +67,7 @@ func byDistance(target ports.Target, location Location, routes Routes) []MountTa
 	for address, zone := range zonesByAddress(target) {
 		t := MountTarget{address, zone, OtherZone}
 		switch {
-		case !routes.to(address):
+		case address.Is4() && routes.NoIPv4, address.Is6() && routes.NoIPv6:
 			t.Distance = NoRoute
 		case slices.Contains(inSubnets, address):
 			t.Distance = SameSubnet
