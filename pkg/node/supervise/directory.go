@@ -124,21 +124,11 @@ func (s *supervisor) tunnelStatus() map[string]tunnelspec.TunnelStatus {
 }
 
 func (t *tunnel) status() tunnelspec.TunnelStatus {
-	p := t.problems
-	status := tunnelspec.TunnelStatus{
-		State: t.state(), Listening: t.desired.isSet() && t.listening(),
-		Restarts: t.restarts, Reloads: t.reloads,
-		Lanes: t.lanes, RemoteAt: p.remoteAt, Servers: p.servers(),
-		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
-	}
-	if p.remote.IsValid() {
-		status.Remote = p.remote.String()
-	}
+	status := t.reported
+	status.State, status.Listening = t.state(), t.desired.isSet() && t.listening()
+	status.Servers, status.Problems = t.servers(), maps.Clone(status.Problems)
 	if t.socket != nil {
 		status.Accept = t.socket.address.String()
-	}
-	if t.proc != nil {
-		status.PID, status.StartedAt, status.Memory = t.proc.Pid, t.startedAt, t.memory
 	}
 	switch {
 	case status.State == tunnelspec.StateIdle:
@@ -150,7 +140,7 @@ func (t *tunnel) status() tunnelspec.TunnelStatus {
 }
 
 func (t *tunnel) state() tunnelspec.State {
-	switch p := t.problems.process; {
+	switch p := t.reported.Process; {
 	case t.phase == phaseRunning, t.phase == phaseReloading:
 		return tunnelspec.StateRunning
 	case t.phase == phaseStopping:

@@ -16,16 +16,16 @@ func TestStunnelThatRejectsConnectionsIsRestarted(t *testing.T) {
 		t.Errorf("got %+v, want two problems of a running process", got)
 	}
 	s.connectsTo("10.0.0.1:2049")
-	if s.problems.process != nil {
-		t.Errorf("got %+v after a connection, want no problem", s.problems.process)
+	if s.reported.Process != nil {
+		t.Errorf("got %+v after a connection, want no problem", s.reported.Process)
 	}
 	s.logs(rejection, "!Connection rejected: too many clients (>=500)")
 	s.wantSteps(t, "two more, after one that was accepted")
 	s.logs(rejection).wantSteps(t, "three in a row", "stop")
 	s.exited("exit status 0", s.now)
 	s.wantSteps(t, "it has exited", "start")
-	if s.acceptsConfig(); s.problems.process != nil || s.restarts != 1 {
-		t.Errorf("got %+v and %d restarts, want no problem after one", s.problems.process, s.restarts)
+	if s.acceptsConfig(); s.reported.Process != nil || s.reported.Restarts != 1 {
+		t.Errorf("got %+v and %d restarts, want no problem after one", s.reported.Process, s.reported.Restarts)
 	}
 }
 

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"log/slog"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -67,7 +66,7 @@ func TestReasonsOfLogLines(t *testing.T) {
 }
 
 func TestTrackedIPv6ConnectionsAreBounded(t *testing.T) {
-	p := newTunnel("fs-1", 0).problems
+	p := newTunnel("fs-1", 0)
 	now := time.Now()
 	for i := range 3 * maxConns {
 		thread := string(rune('a' + i))
@@ -77,13 +76,13 @@ func TestTrackedIPv6ConnectionsAreBounded(t *testing.T) {
 		t.Errorf("got %d tracked connections, want at most %d", len(p.conns), maxConns)
 	}
 	p.handleLine(line{slog.LevelDebug, "a", "TLS connected: new session negotiated"}, now)
-	if want := netip.MustParseAddrPort("[2001:db8::1]:2049"); p.remote != want {
-		t.Errorf("got remote %s, want %s", p.remote, want)
+	if want := "[2001:db8::1]:2049"; p.reported.Remote != want {
+		t.Errorf("got remote %s, want %s", p.reported.Remote, want)
 	}
 }
 
 func TestServersOfOpenConnections(t *testing.T) {
-	p := newTunnel("fs-1", 0).problems
+	p := newTunnel("fs-1", 0)
 	handle := func(thread, text string) {
 		p.handleLine(line{slog.LevelDebug, thread, text}, time.Now())
 	}

@@ -54,7 +54,7 @@ func (t *tunnel) handleLine(l line, now time.Time) {
 	if strings.HasPrefix(l.text, tlsConnected) {
 		t.connectionAccepted()
 	}
-	t.problems.handleLine(l, now)
+	t.handleConnLine(l, now)
 }
 
 // handleMainLine tracks starts and reloads.
@@ -111,50 +111,51 @@ func rankOfError(line string) int {
 	return 0
 }
 
-// handleLine tracks connections and their problems. Of each connection it counts the first problem
+// handleConnLine tracks connections and their problems. Of each connection it counts the first problem
 // only, which causes the later ones. Failed connects count once for each address.
-func (p *problems) handleLine(l line, now time.Time) {
-	tracked := p.conns[l.thread]
+func (t *tunnel) handleConnLine(l line, now time.Time) {
+	tracked := t.conns[l.thread]
 	switch {
 	case strings.HasPrefix(l.text, "s_connect: connected "):
 		address, err := netip.ParseAddrPort(bracketed(strings.TrimPrefix(l.text, "s_connect: connected ")))
-		if err == nil && len(p.conns) < maxConns {
-			p.conns[l.thread] = conn{server: address, counted: tracked.counted}
+		if err == nil && len(t.conns) < maxConns {
+			t.conns[l.thread] = conn{server: address, counted: tracked.counted}
 		}
 	case strings.HasPrefix(l.text, tlsConnected):
-		p.remote, p.remoteAt, p.connection = tracked.server, now, nil
+		t.reported.Remote, t.reported.RemoteAt, t.reported.Connection = "", now, nil
 		if tracked.established = tracked.server.IsValid(); tracked.established {
-			p.conns[l.thread] = tracked
+			t.conns[l.thread] = tracked
+			t.reported.Remote = tracked.server.String()
 		}
 	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
-		delete(p.conns, l.thread)
+		delete(t.conns, l.thread)
 	default:
-		p.record(l, reasonOf(l.text), now)
+		t.record(l, reasonOf(l.text), now)
 	}
 }
 
-func (p *problems) record(l line, reason tunnelspec.Reason, now time.Time) {
+func (t *tunnel) record(l line, reason tunnelspec.Reason, now time.Time) {
 	if reason == "" {
 		return
 	}
-	tracked := p.conns[l.thread]
+	tracked := t.conns[l.thread]
 	if !strings.HasPrefix(l.text, "s_connect: ") {
 		if tracked.counted {
 			return
 		}
 		tracked.counted = true
-		if len(p.conns) < maxConns {
-			p.conns[l.thread] = tracked
+		if len(t.conns) < maxConns {
+			t.conns[l.thread] = tracked
 		}
 	}
-	p.connection = &tunnelspec.Problem{Reason: reason, Message: l.text, At: now}
-	p.counts[reason]++
+	t.reported.Connection = &tunnelspec.Problem{Reason: reason, Message: l.text, At: now}
+	t.reported.Problems[reason]++
 }
 
 // servers returns the servers of established connections, sorted.
-func (p *problems) servers() []netip.AddrPort {
+func (t *tunnel) servers() []netip.AddrPort {
 	var servers []netip.AddrPort
-	for _, c := range p.conns {
+	for _, c := range t.conns {
 		if c.established && !slices.Contains(servers, c.server) {
 			servers = append(servers, c.server)
 		}

@@ -189,8 +189,8 @@ func TestStunnelRunsFromFirstConnectionUntilIdle(t *testing.T) {
 	s.exited("exit status 0", s.now)
 	s.wantSteps(t, "a client connects during the stop", "start")
 	s.acceptsConfig()
-	if s.restarts != 0 {
-		t.Errorf("got %d restarts, want none", s.restarts)
+	if s.reported.Restarts != 0 {
+		t.Errorf("got %d restarts, want none", s.reported.Restarts)
 	}
 	s.updateIdle(0, true, s.now)
 	s.updateIdle(0, false, s.now)
@@ -208,8 +208,8 @@ func TestDeathWhileUsedCountsAsRestart(t *testing.T) {
 	s.wantSteps(t, "a client connects", "start")
 	s.acceptsConfig().exited("signal: killed", s.now)
 	s.wantSteps(t, "dies", "start")
-	if s.restarts != 1 {
-		t.Errorf("got %d restarts, want one", s.restarts)
+	if s.reported.Restarts != 1 {
+		t.Errorf("got %d restarts, want one", s.reported.Restarts)
 	}
 }
 
@@ -244,13 +244,13 @@ func TestRefusedConfigIsRetried(t *testing.T) {
 	s.wantSteps(t, "a change", "reload")
 	s.logs("Reading configuration from file x", `!"bad": no such option`, "!Configuration failed")
 	s.wantSteps(t, "refused")
-	if p := s.problems.process; p == nil || p.Reason != tunnelspec.ReasonBadConfig || p.Message != `"bad": no such option` {
+	if p := s.reported.Process; p == nil || p.Reason != tunnelspec.ReasonBadConfig || p.Message != `"bad": no such option` {
 		t.Errorf("got %+v, want stunnel's message", p)
 	}
 	s.advance(refusedRetry-1).wantSteps(t, "before the retry")
 	s.advance(1).wantSteps(t, "at the retry", "reload")
 	s.logs(`!"bad": no such option`, "!Configuration failed").wantSteps(t, "refused again")
-	if n := s.problems.counts[tunnelspec.ReasonBadConfig]; n != 1 {
+	if n := s.reported.Problems[tunnelspec.ReasonBadConfig]; n != 1 {
 		t.Errorf("got %d problems, want one for each specification", n)
 	}
 	s.exited("signal: killed", s.now)
@@ -309,18 +309,18 @@ func TestTakenPortIsRetried(t *testing.T) {
 	s.portInUse = true
 	for range 5 {
 		s.wantSteps(t, "the port is taken", "listen")
-		if s.state() != tunnelspec.StateFailed || s.problems.process.Reason != tunnelspec.ReasonPortTaken {
-			t.Errorf("got state %s and %+v, want failed with PortTaken", s.state(), s.problems.process)
+		if s.state() != tunnelspec.StateFailed || s.reported.Process.Reason != tunnelspec.ReasonPortTaken {
+			t.Errorf("got state %s and %+v, want failed with PortTaken", s.state(), s.reported.Process)
 		}
 		s.advance(portRetry)
 	}
-	if n := s.problems.counts[tunnelspec.ReasonPortTaken]; n != 1 {
+	if n := s.reported.Problems[tunnelspec.ReasonPortTaken]; n != 1 {
 		t.Errorf("got %d problems, want one for all attempts", n)
 	}
 	s.portInUse = false
 	s.wantSteps(t, "the port is free", "listen", "start")
-	if s.acceptsConfig(); s.problems.process != nil {
-		t.Errorf("got %+v, want no problem", s.problems.process)
+	if s.acceptsConfig(); s.reported.Process != nil {
+		t.Errorf("got %+v, want no problem", s.reported.Process)
 	}
 	s.setDesired(testConfig(2, 0, ""))
 	s.portInUse = true

@@ -124,14 +124,14 @@ func (s *supervisor) checkMemory(now time.Time) {
 		}
 		t.memoryAt = now.Add(tunnelspec.StatusInterval)
 		if t.front != nil {
-			t.lanes = t.front.Status()
+			t.reported.Lanes = t.front.Status()
 		}
 		memory, err := s.memoryOf(t.proc.Pid)
 		if err != nil {
 			s.logFor(t).Debug("reading the memory of stunnel failed", "err", err)
 			continue
 		}
-		t.memory = memory
+		t.reported.Memory = memory
 	}
 }
 

@@ -78,12 +78,9 @@ type tunnel struct {
 
 	rejected int // connections in a row that the process rejected
 
-	idleSince time.Time         // zero while clients are connected
-	deadline  time.Time         // of a phase other than phaseRunning
-	startedAt time.Time         // of proc
-	memory    uint64            // of proc, in bytes; 0 until read
-	memoryAt  time.Time         // when memory is read again
-	lanes     *tunnelspec.Lanes // read with memory
+	idleSince time.Time // zero while clients are connected
+	deadline  time.Time // of a phase other than phaseRunning
+	memoryAt  time.Time // when the memory of proc is read again
 
 	attempted config // of the last start or reload
 	accepted  bool   // stunnel accepted attempted
@@ -98,19 +95,11 @@ type tunnel struct {
 
 	closing bool // the supervisor shuts down and has released this tunnel
 
-	starts, restarts, reloads int // a start after an idle stop is no restart
-	stoppedIdle               bool
-	errorLines                []string // that stunnel logged during this start or reload
-	problems                  problems
-}
-
-// problems are what the status reports of problems, and the connections that they come from.
-type problems struct {
-	process, connection *tunnelspec.Problem
-	counts              map[tunnelspec.Reason]int
-	remote              netip.AddrPort
-	remoteAt            time.Time
-	conns               map[string]conn // by stunnel's connection number
+	starts      int
+	stoppedIdle bool
+	errorLines  []string                // that stunnel logged during this start or reload
+	conns       map[string]conn         // by stunnel's connection number
+	reported    tunnelspec.TunnelStatus // but for what status derives
 }
 
 // conn is a connection that stunnel has logged lines of.
@@ -123,7 +112,7 @@ type conn struct {
 func newTunnel(name string, idle time.Duration) *tunnel {
 	return &tunnel{
 		name: name, idle: idle, needed: idle == 0,
-		problems: problems{counts: map[tunnelspec.Reason]int{}, conns: map[string]conn{}},
+		conns: map[string]conn{}, reported: tunnelspec.TunnelStatus{Problems: map[tunnelspec.Reason]int{}},
 	}
 }
 
@@ -141,7 +130,7 @@ func (t *tunnel) close() { t.closing, t.desired = true, config{} }
 // clearProcessProblem clears the problem of the process once the desired configuration serves.
 func (t *tunnel) clearProcessProblem() {
 	if t.phase == phaseRunning && t.listening() && t.current.sameAs(t.desired) {
-		t.problems.process, t.refused = nil, config{}
+		t.reported.Process, t.refused = nil, config{}
 	}
 }
 
@@ -150,8 +139,8 @@ func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address =
 
 func (t *tunnel) socketOpened(l *listener) {
 	t.socket, t.armed, t.listenAt = l, false, time.Time{}
-	if t.problems.process.Is(tunnelspec.ReasonPortTaken) {
-		t.problems.process = nil
+	if t.reported.Process.Is(tunnelspec.ReasonPortTaken) {
+		t.reported.Process = nil
 	}
 	t.clearProcessProblem()
 }
@@ -159,7 +148,7 @@ func (t *tunnel) socketOpened(l *listener) {
 // portTaken records that another process or tunnel has the port. It reports whether that is a new problem.
 func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
 	t.listenAt = now.Add(portRetry)
-	if t.problems.process.Is(tunnelspec.ReasonPortTaken) {
+	if t.reported.Process.Is(tunnelspec.ReasonPortTaken) {
 		return false
 	}
 	t.setProcessProblem(tunnelspec.ReasonPortTaken, message, now)
@@ -190,12 +179,13 @@ func (t *tunnel) updateIdle(clients int, known bool, now time.Time) {
 }
 
 func (t *tunnel) started(p *os.Process, c config, now time.Time) {
-	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(answerTimeout)
+	t.proc, t.phase, t.deadline = p, phaseStarting, now.Add(answerTimeout)
+	t.reported.PID, t.reported.StartedAt, t.reported.Memory = p.Pid, now, 0
 	t.current, t.attempted, t.accepted, t.errorLines = c, c, false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
-	t.memory, t.memoryAt, t.rejected = 0, time.Time{}, 0
+	t.memoryAt, t.rejected = time.Time{}, 0
 	if t.starts > 0 && !t.stoppedIdle {
-		t.restarts++
+		t.reported.Restarts++
 	}
 	t.starts++
 	t.stoppedIdle = false
@@ -225,10 +215,10 @@ func (t *tunnel) stopping(grace time.Duration, now time.Time) {
 func (t *tunnel) stoppingIdle() { t.needed, t.stoppedIdle, t.idleSince = false, true, time.Time{} }
 
 func (t *tunnel) exited(exitStatus string, now time.Time) {
-	phase, age := t.phase, now.Sub(t.startedAt)
-	served := !t.problems.remoteAt.Before(t.startedAt) // it has completed a TLS handshake with a server
-	t.proc, t.phase = nil, phaseNone
-	t.problems.conns = map[string]conn{}
+	phase, age := t.phase, now.Sub(t.reported.StartedAt)
+	served := !t.reported.RemoteAt.Before(t.reported.StartedAt) // it has completed a TLS handshake with a server
+	t.proc, t.phase, t.conns = nil, phaseNone, map[string]conn{}
+	t.reported.PID, t.reported.StartedAt, t.reported.Memory = 0, time.Time{}, 0
 	if phase == phaseStopping {
 		t.retryAt = time.Time{}
 		return
@@ -250,14 +240,14 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 // connectionAccepted records that stunnel has what a new connection takes.
 func (t *tunnel) connectionAccepted() {
 	t.rejected = 0
-	if t.problems.process.Is(tunnelspec.ReasonExhausted) {
-		t.problems.process = nil
+	if t.reported.Process.Is(tunnelspec.ReasonExhausted) {
+		t.reported.Process = nil
 	}
 }
 
 // isExhausted reports whether only another process would accept connections.
 func (t *tunnel) isExhausted(now time.Time) bool {
-	return t.rejected >= maxRejected && now.Sub(t.startedAt) >= minRejecting
+	return t.rejected >= maxRejected && now.Sub(t.reported.StartedAt) >= minRejecting
 }
 
 func (t *tunnel) died(reason tunnelspec.Reason, message string, now time.Time) {
@@ -274,7 +264,7 @@ func (t *tunnel) delayStart(now time.Time) {
 // configRefused records that stunnel refused the attempted configuration. Retries of the same
 // configuration with the same result are one problem.
 func (t *tunnel) configRefused(message string, now time.Time) {
-	isNew := !t.attempted.sameAs(t.refused) || t.problems.process == nil || t.problems.process.Message != message
+	isNew := !t.attempted.sameAs(t.refused) || t.reported.Process == nil || t.reported.Process.Message != message
 	t.refused, t.refusedAt = t.attempted, now
 	if isNew {
 		t.setProcessProblem(tunnelspec.ReasonBadConfig, message, now)
@@ -282,14 +272,14 @@ func (t *tunnel) configRefused(message string, now time.Time) {
 }
 
 func (t *tunnel) setProcessProblem(reason tunnelspec.Reason, message string, now time.Time) {
-	t.problems.process = &tunnelspec.Problem{Reason: reason, Message: message, At: now}
-	t.problems.counts[reason]++
+	t.reported.Process = &tunnelspec.Problem{Reason: reason, Message: message, At: now}
+	t.reported.Problems[reason]++
 }
 
 // configApplied ends a start or a reload: stunnel serves with the configuration.
 func (t *tunnel) configApplied() {
 	if t.phase == phaseReloading {
-		t.reloads++
+		t.reported.Reloads++
 		t.reportServers()
 	}
 	t.phase, t.current = phaseRunning, t.attempted
