@@ -89,7 +89,8 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 		resultAt: state.resultAt, active: state.Active.Address, zone: state.Active.Zone,
 	}
 	if r := state.result; r != nil {
-		t.probed, t.took, t.failing, t.unknown = true, r.Took, r.Err != nil, time.Since(state.resultAt) > a.resultLifetime()
+		t.probed, t.took, t.failing = true, r.Took, r.Err != nil
+		t.unknown = time.Since(state.resultAt) > 3*(a.options.ProbeInterval+roundTime)
 		// The agent's own connection may be the only one that is left.
 		isOpen := r.Established && a.hasClients(state.Port)
 		t.up = !t.unknown && (r.Err == nil || isOpen) && (!r.ServerOnly || status.Listening)
@@ -103,9 +104,6 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 
 // roundTime is longer than any round of probes takes.
 const roundTime = 5 * time.Second
-
-// resultLifetime is how long the result of a probe says how the tunnel is.
-func (a *Agent) resultLifetime() time.Duration { return 3 * (a.options.ProbeInterval + roundTime) }
 
 // isOtherZone reports whether a zone is not the node's. It is false if one of them is unknown.
 func (a *Agent) isOtherZone(zone string) bool {
@@ -149,12 +147,9 @@ func (s *snapshot) ready() error {
 	case !s.planned:
 		return errors.New("no plan of the tunnels has been made yet")
 	}
-	return s.require("not listening", func(t tunnelSnapshot) bool { return t.status.Listening && t.inForce || t.portTaken() })
-}
-
-// portTaken reports whether another process has the tunnel's port. A restart of the pod would not help.
-func (t tunnelSnapshot) portTaken() bool {
-	return t.status.Process.Is(tunnelspec.ReasonPortTaken)
+	return s.require("not listening", func(t tunnelSnapshot) bool {
+		return t.status.Listening && t.inForce || t.status.Process.Is(tunnelspec.ReasonPortTaken) // a restart would not help
+	})
 }
 
 // readyAtFirst is ready for a pod that has not been ready yet. The old pod of an upgrade ends when it
