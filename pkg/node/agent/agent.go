@@ -160,7 +160,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// deliver sends a probe's result to the loop.
 func (a *Agent) deliver(ctx context.Context, result probe.Result) {
 	select {
 	case a.results <- result:

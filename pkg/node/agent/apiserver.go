@@ -28,7 +28,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
-// watch watches the table and the node until the context ends.
 func (a *Agent) watch(ctx context.Context) error {
 	o, logError := a.options, a.watchErrorHandler()
 	table, err := a.newTableWatch(logError)
@@ -113,7 +112,6 @@ func (b *inbox) get() inputs {
 // taintInterval is between two checks of the node's taints.
 const taintInterval = 500 * time.Millisecond
 
-// withoutStartupTaint returns the taints that are not ours.
 func withoutStartupTaint(taints []corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == wellknown.TaintAgentNotReady })
 }
@@ -214,7 +212,6 @@ func (a *Agent) writeStatus(ctx context.Context) {
 	}
 }
 
-// nodeTunnels returns what is known of the node's tunnels.
 func (a *Agent) nodeTunnels(now time.Time) v1alpha1.NodeTunnelsStatus {
 	holding, problems := []status.Condition{}, map[string][]v1alpha1.Problem{}
 	for _, c := range a.held.Conditions() {

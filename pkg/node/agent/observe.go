@@ -166,7 +166,6 @@ func bindable(address netip.AddrPort) bool {
 	return !errors.Is(err, syscall.EADDRINUSE)
 }
 
-// input is everything that a plan is made from.
 func (a *Agent) input(now time.Time) (routing.Input, error) {
 	files, err := a.options.Dir.Names()
 	if err != nil {

@@ -59,7 +59,6 @@ func (a *Agent) report(ctx context.Context, now time.Time) {
 	a.show(now, !changes.IsZero())
 }
 
-// conditions returns what is wrong now.
 func (a *Agent) conditions(now time.Time) []status.Condition {
 	all := slices.Concat(a.tableConditions(), a.ephemeralConditions(now))
 	for _, t := range a.plan.Unusable {

@@ -61,7 +61,6 @@ type tunnelSnapshot struct {
 	problems  []string // reasons of what is wrong now
 }
 
-// publish makes a snapshot of the loop's state.
 func (a *Agent) publish() {
 	s := &snapshot{observed: a.observed, predecessor: a.predecessorError(), certificates: a.certificates.Certificates()}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
@@ -194,7 +193,6 @@ func errorNaming(what string, names []string) error {
 	return fmt.Errorf("%s: %s", what, status.FirstFew(names))
 }
 
-// wasReady reports whether the agent was ready once.
 func (a *Agent) wasReady() bool {
 	s := a.snapshot.Load()
 	return s != nil && s.wasReady

@@ -130,7 +130,6 @@ func (r *Renewer) due(iam bool, now time.Time) map[string]*certificate {
 	return due
 }
 
-// publish updates what Certificates returns.
 func (r *Renewer) publish() {
 	published := make(map[string]routing.Certificate, len(r.certificates))
 	for name, c := range r.certificates {

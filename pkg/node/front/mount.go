@@ -54,7 +54,6 @@ func newMount(f *Front, client net.Conn) *mount {
 // hasServer reports whether a new connection leads to the server of the mount, or tells its partition.
 func (m *mount) hasServer() bool { return m.partition != nil || m.servers == m.front.servers.Load() }
 
-// run passes on the requests of the client until the connection ends.
 func (m *mount) run() {
 	defer m.recover()
 	m.end(m.passRequests())
@@ -126,7 +125,6 @@ func (m *mount) passRequests() error {
 	}
 }
 
-// limitRecord sets or clears the deadline of a record.
 func (m *mount) limitRecord(begun bool) error {
 	if begun {
 		return m.client.SetReadDeadline(time.Now().Add(recordTimeout))
@@ -200,7 +198,6 @@ func (m *mount) toClient(p []byte) error {
 	return err
 }
 
-// receivedRecord records a message that came from a lane.
 func (m *mount) receivedRecord(l *lane, record []byte) error {
 	h, ok, err := lanes.ParseHeader(record)
 	if err != nil || !ok {

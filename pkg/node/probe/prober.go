@@ -81,7 +81,6 @@ func (p *prober) takes(task Task) bool {
 	return true
 }
 
-// run probes until the context ends.
 func (p *prober) run(ctx context.Context) {
 	var open connections
 	defer func() { open.close() }()

@@ -167,7 +167,6 @@ type callResult struct {
 	took time.Duration
 }
 
-// dialAndCall does a NULL call over a new connection.
 func dialAndCall(ctx context.Context, dial func(context.Context) (net.Conn, error), timeout time.Duration) callResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -206,7 +205,6 @@ type pendingCall struct {
 	cancel context.CancelFunc
 }
 
-// startCall starts a NULL call.
 func (c *connection) startCall(ctx context.Context) *pendingCall {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pendingCall{make(chan callResult, 1), cancel}

@@ -119,7 +119,6 @@ func (o Observation) isClosed(current MountTarget) bool {
 	return !o.Healthy && !o.TimedOut && !o.HandshakeFailed && !o.HasConnections && o.Direct[current.Address] == DirectAnswered
 }
 
-// record updates times and counters.
 func (s State) record(o Observation, targets []MountTarget) State {
 	if o.Healthy {
 		s.HealthySince, s.FailingSince = cmp.Or(s.HealthySince, o.At), time.Time{}
@@ -197,7 +196,6 @@ func (s State) handshakeFailed(o Observation, current MountTarget) bool {
 	return !o.Healthy && (direct == DirectHandshakeFailed || onlyForStunnel)
 }
 
-// firstWith returns the first mount target with one of the results.
 func firstWith(order []MountTarget, o Observation, results ...DirectResult) (MountTarget, bool) {
 	for _, t := range order {
 		if slices.Contains(results, o.Direct[t.Address]) {
@@ -207,7 +205,6 @@ func firstWith(order []MountTarget, o Observation, results ...DirectResult) (Mou
 	return MountTarget{}, false
 }
 
-// prefer has stunnel try a mount target first.
 func (s State) prefer(target MountTarget, targets []MountTarget) State {
 	s.Preferred = target.Address
 	if target.Address == targets[0].Address {
@@ -230,7 +227,6 @@ func (s State) restart(now time.Time) State {
 	return s
 }
 
-// nextRestart returns the earliest time of the next restart.
 func (s State) nextRestart() time.Time {
 	if s.Restarts == 0 {
 		return time.Time{}

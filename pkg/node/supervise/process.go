@@ -23,7 +23,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
-// startProcess starts a stunnel process with a configuration file and a listening socket.
 func (s *supervisor) startProcess(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (*os.Process, error) {
 	command := append(slices.Clone(s.options.Launcher), s.options.Stunnel, file)
 	// No context: the supervisor stops processes by signals, after the context has ended.
