@@ -217,14 +217,14 @@ type TunnelStatus struct {
 	StartedAt time.Time `json:"startedAt,omitzero"` // of the process
 	// Memory is the memory of the running process that counts against Status.MemoryLimit, in bytes;
 	// 0 until it is read. It is read at most once in a StatusInterval.
-	Memory    uint64    `json:"memory,omitempty"`
-	Lanes     *Lanes    `json:"lanes,omitempty"`   // nil without lanes; read as often as Memory
-	Listening bool      `json:"listening"`         // the port of the specification is open
-	Accept    string    `json:"accept,omitempty"`  // address and port of the open socket
-	Restarts  int       `json:"restarts"`          // starts, less the first and those after an idle stop
-	Reloads   int       `json:"reloads"`           // successful reloads
-	Remote    string    `json:"remote,omitempty"`  // address and port of the last server with a TLS handshake
-	RemoteAt  time.Time `json:"remoteAt,omitzero"` // of that handshake
+	Memory    uint64         `json:"memory,omitempty"`
+	Lanes     *Lanes         `json:"lanes,omitempty"`   // nil without lanes; read as often as Memory
+	Listening bool           `json:"listening"`         // the port of the specification is open
+	Accept    netip.AddrPort `json:"accept,omitzero"`   // of the open socket
+	Restarts  int            `json:"restarts"`          // starts, less the first and those after an idle stop
+	Reloads   int            `json:"reloads"`           // successful reloads
+	Remote    netip.AddrPort `json:"remote,omitzero"`   // the last server with a TLS handshake
+	RemoteAt  time.Time      `json:"remoteAt,omitzero"` // of that handshake
 	// Servers are the servers of open connections. Older connections may go to another server than Remote.
 	Servers []netip.AddrPort `json:"servers,omitempty"`
 	// Generation is the Generation of the configuration in force: that of the process or, in

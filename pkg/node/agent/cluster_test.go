@@ -271,9 +271,7 @@ func (c *cluster) listening() (sockets.Listeners, error) {
 	for _, p := range c.pods {
 		status, _ := supervise.ReadStatus(p.dir) // it may not run yet
 		for _, t := range status.Tunnels {
-			if address, err := netip.ParseAddrPort(t.Accept); err == nil {
-				found[address] = all[address]
-			}
+			found[t.Accept] = all[t.Accept]
 		}
 	}
 	return found, err

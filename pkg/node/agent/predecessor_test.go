@@ -50,7 +50,8 @@ func TestPredecessorIsAnotherListenerOfThisUser(t *testing.T) {
 				Routing: routing.Settings{Reserved: []int{wellknown.AgentHTTPPort}},
 				Log:     slog.New(slog.DiscardHandler),
 			}}
-			a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Accept: tt.own}}
+			own, _ := netip.ParseAddrPort(tt.own) // the zero address without one
+			a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Accept: own}}
 			a.snapshot.Store(&snapshot{wasReady: tt.ready})
 			a.observePredecessor(time.Now())
 			if found := len(a.predecessor) > 0; found != tt.want {

@@ -97,7 +97,7 @@ func TestPortOfAnotherProcessDoesNotStopRollout(t *testing.T) {
 	first.endAgent()
 	first.endSupervisor()
 	second.until("the new pod serves one tunnel and has the other on standby", func() bool {
-		return second.answers(free) == nil && second.supervised("fs-1").Accept == "127.0.0.2:"+strconv.Itoa(int(taken.Port()))
+		return second.answers(free) == nil && second.supervised("fs-1").Accept.String() == "127.0.0.2:"+strconv.Itoa(int(taken.Port()))
 	})
 	if err := foreign.Close(); err != nil {
 		t.Fatal(err)

@@ -111,12 +111,8 @@ func (a *Agent) isOtherZone(zone string) bool {
 
 // reached sets the server that stunnel reached last, if it has: stunnel skips those that refuse.
 func (t *tunnelSnapshot) reached(state *tunnelState) {
-	remote, err := netip.ParseAddrPort(t.status.Remote)
-	if err != nil {
-		return
-	}
 	for _, target := range state.MountTargets {
-		if target.Address == remote.Addr().Unmap() {
+		if target.Address == t.status.Remote.Addr().Unmap() {
 			t.active, t.zone = target.Address, target.Zone
 		}
 	}
@@ -245,9 +241,7 @@ func (a *Agent) observePredecessor(now time.Time) {
 	}
 	own := map[netip.AddrPort]int{}
 	for _, t := range a.status.Tunnels {
-		if address, err := netip.ParseAddrPort(t.Accept); err == nil {
-			own[address] = 1
-		}
+		own[t.Accept] = 1
 	}
 	for address, inodes := range listeners {
 		if address == loopback(int(address.Port())) && len(inodes) > own[address] &&

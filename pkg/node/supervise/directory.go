@@ -128,7 +128,7 @@ func (t *tunnel) status() tunnelspec.TunnelStatus {
 	status.State, status.Listening = t.state(), t.desired.isSet() && t.listening()
 	status.Servers, status.Problems = t.servers(), maps.Clone(status.Problems)
 	if t.socket != nil {
-		status.Accept = t.socket.address.String()
+		status.Accept = t.socket.address
 	}
 	switch {
 	case status.State == tunnelspec.StateIdle:

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestTrackedIPv6ConnectionsAreBounded(t *testing.T) {
 		t.Errorf("got %d tracked connections, want at most %d", len(p.conns), maxConns)
 	}
 	p.handleLine(line{slog.LevelDebug, "a", "TLS connected: new session negotiated"}, now)
-	if want := "[2001:db8::1]:2049"; p.reported.Remote != want {
+	if want := netip.MustParseAddrPort("[2001:db8::1]:2049"); p.reported.Remote != want {
 		t.Errorf("got remote %s, want %s", p.reported.Remote, want)
 	}
 }

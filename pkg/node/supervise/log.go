@@ -122,10 +122,9 @@ func (t *tunnel) handleConnLine(l line, now time.Time) {
 			t.conns[l.thread] = conn{server: address, counted: tracked.counted}
 		}
 	case strings.HasPrefix(l.text, tlsConnected):
-		t.reported.Remote, t.reported.RemoteAt, t.reported.Connection = "", now, nil
+		t.reported.Remote, t.reported.RemoteAt, t.reported.Connection = tracked.server, now, nil
 		if tracked.established = tracked.server.IsValid(); tracked.established {
 			t.conns[l.thread] = tracked
-			t.reported.Remote = tracked.server.String()
 		}
 	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
 		delete(t.conns, l.thread)

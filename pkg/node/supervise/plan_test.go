@@ -325,7 +325,7 @@ func TestTakenPortIsRetried(t *testing.T) {
 	s.setDesired(testConfig(2, 0, ""))
 	s.portInUse = true
 	s.wantSteps(t, "the new port is taken", "listen")
-	if s.state() != tunnelspec.StateRunning || s.status().Accept != "127.0.0.1:1" {
+	if s.state() != tunnelspec.StateRunning || s.status().Accept.String() != "127.0.0.1:1" {
 		t.Errorf("got %+v, want it running on the old port", s.status())
 	}
 }

@@ -116,13 +116,13 @@ func TestUnreachableServersFailOverInOrder(t *testing.T) {
 	h.waitServing("fs-1", generation)
 
 	h.checkEcho(h.dial(tunnel.Accept))
-	s := h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote != "" })
-	if s.Remote != second.Address.String() || s.Connection != nil || s.Problems[tunnelspec.ReasonConnectRefused] != 1 {
+	s := h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote.IsValid() })
+	if s.Remote != second.Address || s.Connection != nil || s.Problems[tunnelspec.ReasonConnectRefused] != 1 {
 		t.Errorf("got %+v, want the second server after one refusal", s)
 	}
 	second.Close()
 	h.checkEcho(h.dial(tunnel.Accept))
-	h.waitFor("fs-1", "reports the third server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == third.Address.String() })
+	h.waitFor("fs-1", "reports the third server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == third.Address })
 }
 
 func TestLostConnectionIsReported(t *testing.T) {

@@ -25,7 +25,7 @@ func TestStartReloadStop(t *testing.T) {
 	began := h.waitServing("fs-1", generation)
 	old := h.dial(tunnel.Accept)
 	h.checkEcho(old)
-	h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == first.Address.String() })
+	h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == first.Address })
 
 	tunnel.Connect[0] = second.Address
 	reloaded := h.waitServing("fs-1", h.writeSpec(tunnel))
