@@ -208,12 +208,10 @@ func lateness(do func()) time.Duration {
 // timerLateness runs short timers one after another, and measures how late this goroutine is woken.
 func timerLateness(due time.Time, done <-chan struct{}) (worst time.Duration) {
 	for {
-		timer := time.NewTimer(time.Until(due))
 		select {
 		case <-done:
-			timer.Stop()
 			return max(worst, time.Since(due))
-		case <-timer.C:
+		case <-time.After(time.Until(due)):
 			worst = max(worst, time.Since(due))
 		}
 		due = time.Now().Add(timerInterval)

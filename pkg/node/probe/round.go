@@ -218,12 +218,10 @@ func (c *connection) startCall(ctx context.Context) *pendingCall {
 // wait returns false if there is no result within the timeout. A result that is there counts even if
 // the timeout has passed, since this process may not have run meanwhile.
 func (p *pendingCall) wait(timeout time.Duration) (callResult, bool) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case result := <-p.result:
 		return result, true
-	case <-timer.C:
+	case <-time.After(timeout):
 	}
 	select {
 	case result := <-p.result:
