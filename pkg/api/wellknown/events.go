@@ -34,7 +34,7 @@ const (
 	EventProvisioningSucceeded  = "ProvisioningSucceeded"  // on the claim, SharedVolume, Normal: the claim has its volume
 	EventProvisioningFailed     = "ProvisioningFailed"     // on the claim, SharedVolume: it is refused or waits, or its setup failed. The message says what to do
 	EventVolumeResizeSuccessful = "VolumeResizeSuccessful" // on the claim, Normal: it has grown, and its volume with it
-	EventVolumeResizeFailed     = "VolumeResizeFailed"     // on the claim: the apiserver refuses the new size. Do what its answer, in the message, says
+	EventVolumeResizeFailed     = "VolumeResizeFailed"     // on the claim: the apiserver refuses the new size, or an NFS server of one's own could not be told it. Do what the message says
 	EventSweepFailed            = "SweepFailed"            // on the root claim: the trash of a file system could not be emptied, or a directory in it has no readable record
 	EventSurveyFailed           = "SurveyFailed"           // on the root claim: the volumes of a file system could not be counted
 	EventVolumeOverRequest      = "VolumeOverRequest"      // on the claim: its directory holds more than it requests; nothing is refused. Delete data, or request more

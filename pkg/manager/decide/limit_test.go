@@ -2,6 +2,7 @@ package decide
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +41,9 @@ func TestServersLedgerGrowsBeforeTheVolume(t *testing.T) {
 	}
 	taken := operations.Result{State: operations.Failed, Reason: operations.VolumeNameTaken}
 	type outcome struct {
-		asks, notes                 int64
-		expands, isRunning, reports bool
+		asks, notes        int64
+		expands, isRunning bool
+		reports, tells     bool // the volume; the claim
 	}
 	all := func(change ...func(*fixture)) []func(*fixture) {
 		return append([]func(*fixture){boundClaim, grownClaim, onServer}, change...)
@@ -66,8 +68,9 @@ func TestServersLedgerGrowsBeforeTheVolume(t *testing.T) {
 		"entered, server is gone":  {all(of(), withAttempts(ended(limit(t, grown), done)), func(w *fixture) { w.Targets.Servers = nil }), outcome{notes: grown}},
 		"no directory":             {all(of(), withAttempts(ended(limit(t, grown), notFound))), outcome{notes: grown}},
 		"another cluster's":        {all(of(), withAttempts(ended(limit(t, grown), taken))), outcome{notes: grown}},
-		"refused":                  {all(of(), withAttempts(ended(limit(t, grown), failed))), outcome{asks: grown, reports: true}},
-		"lost":                     {all(of(), withAttempts(ended(limit(t, grown), lost))), outcome{asks: grown, reports: true}},
+		"refused":                  {all(of(), withAttempts(ended(limit(t, grown), failed))), outcome{asks: grown, reports: true, tells: true}},
+		"refused, not grown":       {[]func(*fixture){boundClaim, onServer, of(), withAttempts(ended(limit(t, gibi), failed))}, outcome{asks: gibi, reports: true}},
+		"lost":                     {all(of(), withAttempts(ended(limit(t, grown), lost))), outcome{asks: grown, reports: true, tells: true}},
 		"noted":                    {all(of(recorded("2147483648"))), outcome{expands: true}},
 		"waits for another":        {all(of(), withAttempts(ended(cleanup(), failed))), outcome{}},
 	} {
@@ -87,7 +90,10 @@ func TestServersLedgerGrowsBeforeTheVolume(t *testing.T) {
 				case ExpandVolume:
 					got.expands = true
 				case Warn:
-					got.reports = true
+					claim, isClaim := c.Object.(*corev1.PersistentVolumeClaim)
+					got.reports = got.reports || !isClaim
+					got.tells = got.tells || isClaim && claim.Name == "cart" && c.Reason == wellknown.EventVolumeResizeFailed &&
+						strings.Contains(c.Message, "keeps 1Gi: Job efs-mount-fs-00000001-00001 could not enter 2Gi")
 				}
 			}
 			if got != c.want {

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -49,8 +50,19 @@ func (p *volumePlanner) limit() (entered bool) {
 		operation := volumes.Adoption(v.Volume, p.Cluster)
 		operation.Made, operation.Size = false, wanted
 		p.enter(operation, last, "enter the volume's size on the file system")
+		p.reportGrowth(last)
 	}
 	return false
+}
+
+// reportGrowth tells the claim why it has not grown: its users do not look at the volume.
+func (p *volumePlanner) reportGrowth(last Attempt) {
+	v := p.volume
+	wanted, has := v.Claim.Spec.Resources.Requests.Storage(), v.Object.Spec.Capacity.Storage()
+	if wanted.Cmp(*has) > 0 && last.isUnsuccessful() && !last.stopped() {
+		p.add(Warn{v.Claim, wellknown.EventVolumeResizeFailed, last.Job, fmt.Sprintf(
+			"volume %s keeps %s: Job %s could not enter %s on its server, which is tried again: %s", v.Name, has, last.Job, wanted, last.Why()), ""})
+	}
 }
 
 func isLimit(o operations.Operation) bool { return o.Adopt && o.Size > 0 }
