@@ -113,8 +113,8 @@ func inPieces(ctx context.Context, ops []operations.Operation, run func([]operat
 				return err
 			}
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("changing the owners of directories: %w", &fsroot.StopError{Cause: context.Cause(ctx)})
+		if err := fsroot.Stopped(ctx); err != nil {
+			return fmt.Errorf("changing the owners of directories: %w", err)
 		}
 	}
 	return nil

@@ -73,8 +73,8 @@ func (c *copying) content(ctx context.Context, at string, from, to *os.File, is 
 	w := &writing{c: c, at: at, from: from, to: to, begin: start}
 	defer func() { w.wrote(-w.bytes) }() // those of a copy that fails
 	for offset := start; offset < is.Size; {
-		if ctx.Err() != nil {
-			return &fsroot.StopError{Cause: context.Cause(ctx)}
+		if err := fsroot.Stopped(ctx); err != nil {
+			return err
 		}
 		if sparse {
 			if offset = nextData(from, offset); offset >= is.Size {

@@ -193,8 +193,7 @@ func (c *copying) removeExtra(ctx context.Context, d *folder, isListed bool) err
 
 func (c *copying) removeListed(ctx context.Context, d *folder, isListed bool) (some bool, err error) {
 	var removed atomic.Bool
-	for ctx.Err() == nil {
-		names, err := d.to.Readdirnames(copiedPiece)
+	for names, err := range fsroot.Pieces(ctx, func() ([]string, error) { return d.to.Readdirnames(copiedPiece) }) {
 		gone := fsroot.InParallel(ctx, c.workers, len(names), func(i int) error {
 			var is unix.Stat_t
 			if there, err := d.inspect(names[i], &is); there && !isRemovedWhileOpen(names[i]) || err != nil {
@@ -208,14 +207,11 @@ func (c *copying) removeListed(ctx context.Context, d *folder, isListed bool) (s
 			removed.Store(true)
 			return c.remove(ctx, d, names[i])
 		})
-		if errors.Is(err, io.EOF) {
-			return removed.Load(), gone
-		}
 		if err = errors.Join(err, gone); err != nil {
 			return false, err
 		}
 	}
-	return false, nil
+	return removed.Load(), nil
 }
 
 // remove removes an entry of a copy; nothing may be there. A directory is only moved aside, see clone.empty:

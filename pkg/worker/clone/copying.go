@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -118,10 +117,7 @@ func (c *copying) run(job context.Context, from, to *os.File) (cut bool, err err
 	c.found.Add(1)
 	c.directory(ctx, top, true)
 	c.Wait()
-	if job.Err() != nil {
-		return false, &fsroot.StopError{Cause: context.Cause(job)}
-	}
-	return top.cut.Load(), context.Cause(ctx)
+	return top.cut.Load(), cmp.Or(fsroot.Stopped(job), context.Cause(ctx))
 }
 
 // fail ends the run.
@@ -153,27 +149,21 @@ func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
 	if isOld {
 		c.fail(d, "", c.removeExtra(ctx, d, false))
 	}
-	for ctx.Err() == nil {
-		names, err := c.list(d)
+	for names, err := range fsroot.Pieces(ctx, func() ([]string, error) { return c.list(d) }) {
 		c.found.Add(int64(len(names)))
 		for _, name := range c.entries(ctx, d, names) {
 			if ctx.Err() == nil {
 				c.below(ctx, d, name, 0)
 			}
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if isOld {
-				c.fail(d, "", c.removeExtra(ctx, d, true))
-			}
-			return
-		case errors.Is(err, errReplaced):
+		if errors.Is(err, errReplaced) {
 			d.cut.Store(true)
 			return
-		case err != nil:
-			c.fail(d, "", err)
-			return
 		}
+		c.fail(d, "", err)
+	}
+	if isOld && ctx.Err() == nil {
+		c.fail(d, "", c.removeExtra(ctx, d, true))
 	}
 }
 

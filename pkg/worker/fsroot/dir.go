@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"syscall"
@@ -175,11 +176,7 @@ func (d *Dir) EachName(ctx context.Context, use func([]string) error) error {
 		return fmt.Errorf("listing %s: %w", d.Path, err)
 	}
 	defer list.Close()
-	for ctx.Err() == nil {
-		some, err := list.Readdirnames(namesAtOnce)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for some, err := range Pieces(ctx, func() ([]string, error) { return list.Readdirnames(namesAtOnce) }) {
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", d.Path, err)
 		}
@@ -187,7 +184,20 @@ func (d *Dir) EachName(ctx context.Context, use func([]string) error) error {
 			return err
 		}
 	}
-	return &StopError{Cause: context.Cause(ctx)}
+	return Stopped(ctx)
+}
+
+// Pieces gives the names of a directory, some at a time as next has them, until io.EOF, another error, which it gives
+// too, or the end of ctx.
+func Pieces(ctx context.Context, next func() ([]string, error)) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		for ctx.Err() == nil {
+			names, err := next()
+			if errors.Is(err, io.EOF) || !yield(names, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // IsEmpty reports whether a directory has no entries.
@@ -197,11 +207,8 @@ func (d *Dir) IsEmpty() (bool, error) {
 		defer list.Close()
 		_, err = list.Readdirnames(1)
 	}
-	switch {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, io.EOF):
-		return true, nil
+	if isEmpty := errors.Is(err, io.EOF); isEmpty || err == nil {
+		return isEmpty, nil
 	}
 	return false, fmt.Errorf("listing %s: %w", d.Path, err)
 }

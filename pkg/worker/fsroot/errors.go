@@ -1,6 +1,7 @@
 package fsroot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,14 @@ func (s *StopError) Error() string { return fmt.Sprintf("stopped: %v", s.Cause) 
 
 // Unwrap returns the cause.
 func (s *StopError) Unwrap() error { return s.Cause }
+
+// Stopped returns the StopError of a context that has ended, or nil.
+func Stopped(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &StopError{Cause: context.Cause(ctx)}
+}
 
 // message is for the result of an operation that was not done.
 func (s *StopError) message() string {
@@ -134,10 +143,7 @@ func InParallel(ctx context.Context, workers, n int, do func(i int) error) error
 		working.Go(func() error { errs[i] = do(i); return nil })
 	}
 	_ = working.Wait() // all errors are wanted, not the first
-	if ctx.Err() != nil {
-		return &StopError{Cause: context.Cause(ctx)}
-	}
-	return errors.Join(errs...)
+	return cmp.Or(Stopped(ctx), errors.Join(errs...))
 }
 
 // DefaultSweepWorkers hide the round trips of an NFS server from each other.

@@ -165,8 +165,8 @@ func (f *FileSystem) mark(ctx context.Context, name, id string) error {
 
 // Before is where a batch or a sweep can stop: between two steps, never inside one.
 func (f *FileSystem) Before(ctx context.Context, step string) error {
-	if ctx.Err() != nil {
-		return &StopError{Cause: context.Cause(ctx)}
+	if err := Stopped(ctx); err != nil {
+		return err
 	}
 	if err := f.Hook(f.Step, step); err != nil {
 		return &StopError{Cause: err}

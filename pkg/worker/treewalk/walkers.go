@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -179,10 +178,7 @@ func Empty(job context.Context, w *Walkers, d *fsroot.Dir, stage iter.Seq2[[]str
 		r.Wait()
 	}
 	r.options.Progress(r.swept)
-	if job.Err() != nil {
-		r.errs = append(r.errs, &fsroot.StopError{Cause: context.Cause(job)})
-	}
-	return r.swept, errors.Join(r.errs...)
+	return r.swept, errors.Join(append(r.errs, fsroot.Stopped(job))...)
 }
 
 func newRemoval(w *Walkers, d *fsroot.Dir, options Options) *removal {
@@ -224,20 +220,15 @@ func (r *removal) walk(ctx context.Context, b *branch) {
 		return
 	}
 	defer list.Close()
-	for ctx.Err() == nil {
+	next := func() ([]string, error) {
 		if err := r.System.Before(ctx, "sweep "+b.name); err != nil {
-			r.note(b, err)
 			r.stop()
-			return
+			return nil, err
 		}
-		piece, err := list.Readdirnames(pieceSize)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			r.fail(b, err)
-			return
-		}
+		return list.Readdirnames(pieceSize)
+	}
+	for piece, err := range fsroot.Pieces(ctx, next) {
+		r.fail(b, err)
 		for _, name := range r.Some(piece, clearedBy, func(names []string) []string { return r.clear(ctx, b, names) }) {
 			r.Here(r.below(ctx, b, name))
 		}

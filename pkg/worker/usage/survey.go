@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -75,10 +74,7 @@ func Survey(ctx context.Context, f *fsroot.FileSystem, o Options) error {
 		}
 	}
 	walking.Wait()
-	if job.Err() != nil {
-		return &fsroot.StopError{Cause: context.Cause(job)}
-	}
-	return context.Cause(ctx)
+	return cmp.Or(fsroot.Stopped(job), context.Cause(ctx))
 }
 
 // survey is one run.
@@ -161,7 +157,7 @@ func (c *count) add(sum tally) {
 // fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
 // does not answer, the survey ends: no other volume could be counted.
 func (c *count) fail(err error) {
-	if fsroot.IsGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+	if err == nil || fsroot.IsGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return
 	}
 	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ETIMEDOUT) {
@@ -248,9 +244,12 @@ func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
 		return
 	}
 	defer list.Close()
-	for ctx.Err() == nil {
-		var names []string
+	next := func() (names []string, err error) {
 		c.survey.MayRequest(ctx, func() { names, err = fsroot.ReadNames(list, pieceAt(depth)) })
+		return names, err
+	}
+	for names, err := range fsroot.Pieces(ctx, next) {
+		c.fail(err)
 		below := c.survey.Some(names, inspectedBy, func(some []string) []string { return c.inspect(ctx, d, some) })
 		if depth == maxCountDepth && len(below) > 0 {
 			c.lack("it has directories that are nested too deep to be counted")
@@ -260,13 +259,6 @@ func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
 			if ctx.Err() == nil {
 				c.below(ctx, d, name, depth+1)
 			}
-		}
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			c.fail(err)
-			return
 		}
 	}
 }
