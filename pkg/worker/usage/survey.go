@@ -117,21 +117,15 @@ type count struct {
 
 // tally is a sum of files. Of a file with n links each counts one nth: together they are the file, without
 // remembering which were seen. A file that several volumes link is divided among them.
-type tally struct {
-	bytes, files             int64
-	linkedBytes, linkedFiles float64
-}
+type tally struct{ bytes, files float64 }
 
 func (t *tally) add(info fs.FileInfo) {
-	stat := fsroot.StatOf(info)
-	bytes := stat.Blocks * fsroot.BlockSize
-	if links := float64(stat.Nlink); links > 1 && !info.IsDir() {
-		t.linkedBytes += float64(bytes) / links
-		t.linkedFiles += 1 / links
-		return
+	stat, links := fsroot.StatOf(info), 1.0
+	if !info.IsDir() {
+		links = max(float64(stat.Nlink), 1)
 	}
-	t.bytes += bytes
-	t.files++
+	t.bytes += float64(stat.Blocks*fsroot.BlockSize) / links
+	t.files += 1 / links
 }
 
 func (c *count) usage() operations.Usage {
@@ -139,8 +133,8 @@ func (c *count) usage() operations.Usage {
 	defer c.mu.Unlock()
 	return operations.Usage{
 		Path:       c.path,
-		Bytes:      c.sum.bytes + int64(math.Round(c.sum.linkedBytes)),
-		Files:      c.sum.files + int64(math.Round(c.sum.linkedFiles)),
+		Bytes:      int64(math.Round(c.sum.bytes)),
+		Files:      int64(math.Round(c.sum.files)),
 		Incomplete: c.incomplete,
 	}
 }
@@ -150,8 +144,6 @@ func (c *count) add(sum tally) {
 	defer c.mu.Unlock()
 	c.sum.bytes += sum.bytes
 	c.sum.files += sum.files
-	c.sum.linkedBytes += sum.linkedBytes
-	c.sum.linkedFiles += sum.linkedFiles
 }
 
 // fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
