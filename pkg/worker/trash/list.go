@@ -1,6 +1,7 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -42,13 +43,11 @@ func contentsOf(bucket string, names []string) (c contents) {
 
 // list lists a bucket. One that a sweep has removed is empty.
 func (t *Trash) list(ctx context.Context, bucket string) (contents, error) {
-	d, err := t.Dir, error(nil)
-	if bucket != ledger.BucketAtOnce {
-		if d, err = t.Enter(ctx, bucket); err != nil {
-			return contents{}, fsroot.IgnoreMissing(err)
-		}
-		defer d.Close()
+	d, err := t.Enter(ctx, cmp.Or(bucket, "."))
+	if err != nil {
+		return contents{}, fsroot.IgnoreMissing(err)
 	}
+	defer d.Close()
 	names, err := d.Names(ctx)
 	if bucket != ledger.BucketAtOnce && fsroot.IsGone(err) {
 		err = nil

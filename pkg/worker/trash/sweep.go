@@ -54,29 +54,20 @@ type sweep struct {
 }
 
 // emitFunc hands names in the staging directory, or an error, to the removal. What cannot be staged does not keep the
-// rest from going, unless emitFunc returns errEnded.
-type emitFunc func(names []string, err error) error
-
-// errEnded ends the staging of a sweep that is stopped.
-var errEnded = errors.New("the sweep has ended")
+// rest from going, unless the sweep is stopped and wants no more.
+type emitFunc func(names []string, err error) (more bool)
 
 // run removes what stage gives.
-func (s *sweep) run(ctx context.Context, stage func(context.Context, emitFunc) error, options treewalk.Options) (operations.Swept, error) {
+func (s *sweep) run(ctx context.Context, stage func(context.Context, emitFunc), options treewalk.Options) (operations.Swept, error) {
 	s.workers = cmp.Or(options.Workers, fsroot.DefaultSweepWorkers)
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return operations.Swept{}, err
 	}
 	staged := func(yield func([]string, error) bool) {
-		err := stage(ctx, func(names []string, err error) error {
-			if !yield(names, err) || ctx.Err() != nil || fsroot.IsStop(err) {
-				return errEnded
-			}
-			return nil
+		stage(ctx, func(names []string, err error) bool {
+			return yield(names, err) && ctx.Err() == nil && !fsroot.IsStop(err)
 		})
-		if !errors.Is(err, errEnded) {
-			yield(nil, err)
-		}
 	}
 	removed, err := treewalk.Empty(ctx, treewalk.NewWalkers(s.system, s.workers-1, 0), s.staging, staged, options)
 	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
@@ -100,29 +91,28 @@ func (s *sweep) close() {
 }
 
 // stage moves what is due to the staging directory, and emits the new names, piece by piece.
-func (s *sweep) stage(ctx context.Context, emit emitFunc) error {
-	if err := s.stageAbandoned(ctx, emit); err != nil {
-		return err
+func (s *sweep) stage(ctx context.Context, emit emitFunc) {
+	if !s.stageAbandoned(ctx, emit) {
+		return
 	}
 	names, err := s.trash.Names(ctx)
 	if err != nil {
-		return err
+		emit(nil, err)
+		return
 	}
 	for _, bucket := range buckets(names) {
 		at, ok := ledger.BucketTime(bucket)
 		if ok && at.After(s.now) {
 			s.waitUntil(at)
-		} else if ok {
-			if err := s.stageBucket(ctx, bucket, emit); err != nil {
-				return err
-			}
+		} else if ok && !s.stageBucket(ctx, bucket, emit) {
+			return
 		}
 	}
-	return s.count(ctx)
+	emit(nil, s.count(ctx))
 }
 
 // stageSelected moves what is selected to the staging directory, bucket by bucket.
-func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) error {
+func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) {
 	var slots []string
 	err := s.trash.eachRecord(ctx, func(record *Record) {
 		if s.selected(record) {
@@ -132,22 +122,20 @@ func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) error {
 		}
 	})
 	if err != nil {
-		return err
+		emit(nil, err)
+		return
 	}
 	slices.Sort(slots)
-	return s.stagePieces(ctx, slots, emit)
+	s.stagePieces(ctx, slots, emit)
 }
 
 // count counts what stays.
 func (s *sweep) count(ctx context.Context) error {
 	all, err := s.trash.listAll(ctx)
 	s.swept.Kept += len(all.directories)
-	hasRecord := map[string]bool{}
-	for _, slot := range all.records {
-		hasRecord[slot] = true
-	}
+	slices.Sort(all.records)
 	for _, slot := range all.directories {
-		if !hasRecord[slot] {
+		if _, hasRecord := slices.BinarySearch(all.records, slot); !hasRecord {
 			s.swept.Unknown++
 		}
 	}
@@ -157,20 +145,20 @@ func (s *sweep) count(ctx context.Context) error {
 // stagedAtOnce bounds how long batches wait for the lock.
 const stagedAtOnce = 64
 
-func (s *sweep) stagePieces(ctx context.Context, slots []string, emit emitFunc) error {
+func (s *sweep) stagePieces(ctx context.Context, slots []string, emit emitFunc) (more bool) {
 	for piece := range slices.Chunk(slots, stagedAtOnce) {
-		if err := emit(s.stageSome(ctx, piece)); err != nil {
-			return err
+		if !emit(s.stageSome(ctx, piece)) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // stageBucket stages what is in a bucket, all of which should be due, and removes the bucket.
-func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) error {
+func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) (more bool) {
 	listed, err := s.trash.list(ctx, bucket)
-	if err := s.stagePieces(ctx, listed.records, emit); err != nil {
-		return err
+	if !s.stagePieces(ctx, listed.records, emit) {
+		return false
 	}
 	if err == nil && bucket != ledger.BucketAtOnce {
 		err = s.dropBucket(ctx, bucket)
@@ -323,7 +311,7 @@ func lockUnused(place *fsroot.Dir, isOld func(used time.Time) bool) (*os.File, e
 const abandonedAfter = 30 * 24 * time.Hour
 
 // stageAbandoned moves copies that no run goes on with to the staging directory.
-func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) error {
+func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) (more bool) {
 	clones, err := s.system.State.Enter(ctx, ClonesName)
 	if err != nil {
 		return emit(nil, fsroot.IgnoreMissing(err))
@@ -343,9 +331,9 @@ func (s *sweep) stageAbandoned(ctx context.Context, emit emitFunc) error {
 		if err == nil && name != "" {
 			staged = []string{name}
 		}
-		if err := emit(staged, err); err != nil {
-			return err
+		if !emit(staged, err) {
+			return false
 		}
 	}
-	return nil
+	return true
 }

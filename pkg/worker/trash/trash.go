@@ -62,14 +62,6 @@ func (r Record) isOfCleanup(op operations.Operation, own *ledger.Entry) bool {
 	return r.IsAt(op.Path) && r.Owner.Owner() == own.Owner() && r.Owner.When.Equal(own.When)
 }
 
-// slotName returns the name in a bucket of an incarnation of a volume.
-func slotName(volume string, incarnation int) string {
-	if incarnation == 1 {
-		return volume
-	}
-	return volume + ledger.IncarnationMark + strconv.Itoa(incarnation)
-}
-
 func volumeOf(slot string) string {
 	volume, _, _ := strings.Cut(path.Base(slot), ledger.IncarnationMark)
 	return volume
@@ -82,8 +74,8 @@ func recordName(slot string) string {
 // SlotFor finds the slot of a bucket where a cleanup moves the directory, the first one that is free, or where it
 // has moved it already.
 func (t *Trash) SlotFor(ctx context.Context, bucket string, op operations.Operation, own *ledger.Entry) (slot string, moved bool, err error) {
-	for incarnation := 1; ; incarnation++ {
-		slot = path.Join(bucket, slotName(op.Volume, incarnation))
+	slot = path.Join(bucket, op.Volume)
+	for incarnation := 2; ; incarnation++ {
 		if _, err := t.Inspect(slot); err != nil { // a record may be there, of a run that died before its move
 			return slot, false, fsroot.IgnoreMissing(err)
 		}
@@ -94,6 +86,7 @@ func (t *Trash) SlotFor(ctx context.Context, bucket string, op operations.Operat
 		if found.record != nil && found.record.isOfCleanup(op, own) {
 			return slot, true, nil
 		}
+		slot = path.Join(bucket, op.Volume+ledger.IncarnationMark+strconv.Itoa(incarnation))
 	}
 }
 
