@@ -133,7 +133,7 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 	if err := c.lock.Take(ctx); err != nil {
 		return batch.Outcome{}, err
 	}
-	return batch.Outcome{}, c.checkPlace(ctx)
+	return batch.Outcome{}, c.checkPlace()
 }
 
 func isPublished(op operations.Operation, found ledger.Occupancy) bool {
@@ -254,7 +254,7 @@ func (c *copying) summary(op operations.Operation) string {
 // publish enters the owner and moves the copy to its path, if source and path are still as they were.
 func (c *clone) publish(ctx context.Context, summary string) (o batch.Outcome, err error) {
 	err = batch.Locked(ctx, c.System, func(b *batch.Batch) error {
-		if err := c.checkPlace(ctx); err != nil {
+		if err := c.checkPlace(); err != nil {
 			return err
 		}
 		found, err := b.Occupancy(ctx, c.op)

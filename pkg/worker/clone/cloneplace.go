@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -34,7 +35,7 @@ func (c *clone) openPlace(ctx context.Context) error {
 }
 
 // checkPlace makes sure that the place is this run's, and was not removed meanwhile.
-func (c *clone) checkPlace(ctx context.Context) error {
+func (c *clone) checkPlace() error {
 	if err := c.lock.Check(); err != nil {
 		return err
 	}
@@ -42,12 +43,7 @@ func (c *clone) checkPlace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clones, err := c.System.State.Enter(ctx, trash.ClonesName)
-	if err != nil {
-		return err
-	}
-	defer clones.Close()
-	there, err := clones.Inspect(c.op.Volume)
+	there, err := c.System.State.Inspect(path.Join(trash.ClonesName, c.op.Volume))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, there) {
 		return fsroot.Replaced(c.place.Path)
 	}
@@ -86,10 +82,7 @@ func (c *clone) begin(ctx context.Context) (time.Time, error) {
 
 // openFolder opens a directory in the place of the copy, which it makes if it is missing.
 func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
-	if err := c.place.MakePrivate(ctx, name); err != nil {
-		return nil, err
-	}
-	d, err := c.place.Enter(ctx, name)
+	d, err := c.place.Ensure(ctx, name)
 	if err != nil {
 		return nil, err
 	}

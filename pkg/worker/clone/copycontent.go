@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -140,19 +141,16 @@ func writeBlocks(to *os.File, data []byte, offset int64, sparse bool) error {
 		_, err := to.WriteAt(data, offset)
 		return err
 	}
-	for begin := 0; begin < len(data); {
-		end := begin
-		for end < len(data) && !isZero(block(data, end)) {
+	for begin, end := 0, 0; begin < len(data); begin = end {
+		isHole := isZero(block(data, begin))
+		for end < len(data) && isZero(block(data, end)) == isHole {
 			end += len(block(data, end))
 		}
-		if end > begin {
-			if _, err := to.WriteAt(data[begin:end], offset+int64(begin)); err != nil {
-				return err
-			}
+		if isHole {
+			continue
 		}
-		begin = end
-		for begin < len(data) && isZero(block(data, begin)) {
-			begin += len(block(data, begin))
+		if _, err := to.WriteAt(data[begin:end], offset+int64(begin)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -160,11 +158,6 @@ func writeBlocks(to *os.File, data []byte, offset int64, sparse bool) error {
 
 func block(data []byte, at int) []byte { return data[at:min(at+blockBytes, len(data))] }
 
-func isZero(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+var zeros [blockBytes]byte
+
+func isZero(block []byte) bool { return bytes.Equal(block, zeros[:len(block)]) }

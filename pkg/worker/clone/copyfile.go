@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -227,7 +226,8 @@ func (c *copying) copyXattrs(from, to *os.File) error {
 		return nil
 	}
 	names, err := xattrText(func(into []byte) (int, error) { return unix.Flistxattr(int(from.Fd()), into) })
-	if isUnsupported(err, &c.noXattrs) {
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {
+		c.noXattrs.Store(true)
 		return nil
 	}
 	err = ofSource(err)
@@ -246,14 +246,6 @@ func (c *copying) copyXattrs(from, to *os.File) error {
 		}
 	}
 	return err
-}
-
-func isUnsupported(err error, remember *atomic.Bool) bool {
-	if !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
-		return false
-	}
-	remember.Store(true)
-	return true
 }
 
 // xattrText calls read with a buffer that is large enough.
