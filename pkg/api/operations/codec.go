@@ -106,18 +106,14 @@ func common(operations []Operation, of func(Operation) (key, value string)) map[
 // commonRecord is the record that saves most bytes when it is written once; nil if none does.
 func commonRecord(operations []Operation) json.RawMessage {
 	var best json.RawMessage
-	saved := map[string]int{}
+	uses := map[string]int{}
 	most := 0
 	for _, operation := range operations {
 		key := string(operation.Record)
-		if _, seen := saved[key]; seen {
-			saved[key] += len(key)
-		} else {
-			saved[key] = 0
+		if saved := uses[key] * len(key); saved > most {
+			best, most = operation.Record, saved
 		}
-		if saved[key] > most {
-			best, most = operation.Record, saved[key]
-		}
+		uses[key]++
 	}
 	return best
 }
@@ -171,13 +167,18 @@ func (w *wireOperation) expand(batch wireBatch) error {
 // ownName ends the path of a claim that has a directory of its own.
 func (w *wireOperation) ownName() string { return "/" + w.Claim + "-" + w.ClaimUID }
 
-// marshal leaves <, > and & as they are: escaped they take six bytes each.
 func marshal(value any) ([]byte, error) {
+	data, err := MarshalLine(value)
+	return bytes.TrimSuffix(data, []byte("\n")), err
+}
+
+// MarshalLine writes JSON and a newline. It leaves <, > and & as they are: escaped they take six bytes each.
+func MarshalLine(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+	return out.Bytes(), err
 }
 
 // UnmarshalStrictly reads one value of JSON, all fields of which this version must have.

@@ -259,12 +259,6 @@ func (r Result) rank() int {
 // IsSettled says that the operation was done, blocked or refused, as it would be everywhere. Otherwise its Job or
 // its file system kept it from being tried to the end.
 func (r Result) IsSettled() bool {
-	switch r.State {
-	case Done, Blocked:
-		return true
-	case Failed:
-		return !slices.Contains([]Reason{NoSpace, ReadOnly, PermissionDenied, IOError}, r.Reason)
-	case NotDone, Unknown:
-	}
-	return false
+	mayPass := slices.Contains([]Reason{NoSpace, ReadOnly, PermissionDenied, IOError}, r.Reason)
+	return r.State == Done || r.State == Blocked || r.State == Failed && !mayPass
 }

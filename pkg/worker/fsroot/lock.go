@@ -1,9 +1,7 @@
 package fsroot
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -200,7 +198,7 @@ func (t *TmpDirs) Close() {
 // Write puts a file in its place by a rename, so that no reader ever finds half of it, and what was
 // there stays until then.
 func (t *TmpDirs) Write(ctx context.Context, to *Dir, name string, value any) error {
-	data, err := Encode(value)
+	data, err := operations.MarshalLine(value)
 	if err == nil {
 		err = t.System.BeforeGrowing(ctx, "write "+to.At(name))
 	}
@@ -224,13 +222,4 @@ func (t *TmpDirs) place(ctx context.Context, to *Dir, name string, data []byte) 
 		return err
 	}
 	return tmp.MoveTo(ctx, "place "+to.At(name), half, to, name) // if this fails, another batch empties tmp
-}
-
-// Encode is the format of the files in wellknown.StateDirectory: JSON and a newline.
-func Encode(value any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return out.Bytes(), err
 }

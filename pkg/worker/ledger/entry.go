@@ -33,7 +33,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
 // Entry is a file of the ledger: one volume's ownership of one path.
@@ -174,7 +173,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON writes the unknown fields beside the known ones.
 func (e *Entry) MarshalJSON() ([]byte, error) {
-	known, err := fsroot.Encode((*plainEntry)(e))
+	known, err := operations.MarshalLine((*plainEntry)(e))
 	if err != nil || len(e.Unknown) == 0 {
 		return known, err
 	}
@@ -182,7 +181,7 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	if err := json.Unmarshal(known, &fields); err != nil {
 		return nil, err
 	}
-	return fsroot.Encode(fields)
+	return operations.MarshalLine(fields)
 }
 
 // IsOfEarlierNamespace reports that the namespace of the entry was deleted, and another one made with

@@ -107,7 +107,7 @@ func (g *Gids) Adopt(ctx context.Context, gid int, op operations.Operation) (int
 // allocated, and one that was cut off is that of no operation.
 func (g *Gids) take(ctx context.Context, gid int, mine allocation) (taken bool, err error) {
 	name := strconv.Itoa(gid)
-	data, err := fsroot.Encode(mine)
+	data, err := operations.MarshalLine(mine)
 	if err == nil {
 		err = g.Dir.System.BeforeGrowing(ctx, "write "+g.Dir.At(name))
 	}
