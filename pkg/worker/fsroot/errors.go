@@ -125,13 +125,7 @@ func classify(err error) (reason operations.Reason, advice string) {
 }
 
 // Quote shortens a path for a message.
-func Quote(p string) string {
-	short := operations.Truncate(p, 256)
-	if short != p {
-		short += "…"
-	}
-	return fmt.Sprintf("%q", short)
-}
+func Quote(p string) string { return fmt.Sprintf("%q", operations.Shorten(p, 256)) }
 
 // InParallel calls do for 0 to n-1, from several goroutines: over NFS each call waits for round
 // trips. It ends early when ctx does.

@@ -42,10 +42,17 @@ type HeldLock struct {
 
 // Take waits for the lock on the file.
 func (l *HeldLock) Take(ctx context.Context) error {
-	err := waitForLock(ctx, l.File)
-	if err == nil {
-		err = touch(l.File)
+	for wait := firstLockWait; ; wait = min(2*wait, lastLockWait) {
+		if taken, err := TryLock(l.File); err != nil {
+			return err
+		} else if taken {
+			break
+		}
+		if !loop.Pause(ctx, wait) {
+			return Refuse(operations.Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).Because(context.Cause(ctx))
+		}
 	}
+	err := touch(l.File)
 	if err == nil {
 		l.taken, _, err = lastChange(l.File)
 	}
@@ -88,18 +95,6 @@ func (f *FileSystem) Lock(ctx context.Context) (*HeldLock, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return lock, nil
-}
-
-func waitForLock(ctx context.Context, file *os.File) error {
-	for wait := firstLockWait; ; wait = min(2*wait, lastLockWait) {
-		taken, err := TryLock(file)
-		if err != nil || taken {
-			return err
-		}
-		if !loop.Pause(ctx, wait) {
-			return Refuse(operations.Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).Because(context.Cause(ctx))
-		}
-	}
 }
 
 // tmpName is the directory, in wellknown.StateDirectory, of what is not yet in its place. What is made
