@@ -144,9 +144,6 @@ func (s Spec) onlyRead(pod *corev1.PodSpec) {
 // job has the annotations twice. mountjob reads the pod's, which are immutable once the Job is created. The Job's own are
 // for users and other programs.
 func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
-	one, none := int32(1), int32(0)
-	ttl := int32(s.Kind.traits().ttl / time.Second)
-	deadline := seconds(s.timeout() + wellknown.MountJobStartGrace)
 	labels := Labels(s.Kind, s.FileSystemID)
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -157,14 +154,14 @@ func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec
 			Finalizers:  []string{wellknown.FinalizerOutcome},
 		},
 		Spec: batchv1.JobSpec{
-			Parallelism: &one,
-			Completions: &one,
+			Parallelism: new(int32(1)),
+			Completions: new(int32(1)),
 			// A retry is the next Job, with all operations that wait by then, on another node.
-			BackoffLimit: &none,
+			BackoffLimit: new(int32(0)),
 			// For pods that never start. It deletes the pod and its report, which the pod's own,
 			// shorter deadline does not.
-			ActiveDeadlineSeconds:   &deadline,
-			TTLSecondsAfterFinished: &ttl,
+			ActiveDeadlineSeconds:   new(seconds(s.timeout() + wellknown.MountJobStartGrace)),
+			TTLSecondsAfterFinished: new(int32(s.Kind.traits().ttl / time.Second)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 				Spec:       pod,
@@ -274,14 +271,13 @@ func leaderToken() corev1.Volume {
 // node agent's host network needs "privileged". It has the default priority, which no other pod is preempted for,
 // unless claims wait for it.
 func (s Spec) pod() corev1.PodSpec {
-	no, grace, deadline := false, int64(terminationGraceSeconds), seconds(s.timeout())
 	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
-		ActiveDeadlineSeconds:         &deadline,
-		TerminationGracePeriodSeconds: &grace,
+		ActiveDeadlineSeconds:         new(seconds(s.timeout())),
+		TerminationGracePeriodSeconds: new(int64(terminationGraceSeconds)),
 		ServiceAccountName:            wellknown.WorkerServiceAccount,
-		AutomountServiceAccountToken:  &no,
-		EnableServiceLinks:            &no,
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
 		NodeSelector:                  s.nodeSelector(),
 		Affinity:                      s.affinity(),
 		Tolerations:                   s.tolerations(),
@@ -303,7 +299,6 @@ func (s Spec) pod() corev1.PodSpec {
 }
 
 func (s Spec) container() corev1.Container {
-	yes, no, root := true, false, int64(0)
 	return corev1.Container{
 		Name:            ContainerName,
 		Image:           s.Image,
@@ -315,10 +310,10 @@ func (s Spec) container() corev1.Container {
 		// With the other policy, logs would be taken for a damaged report.
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		SecurityContext: &corev1.SecurityContext{
-			RunAsUser:                &root,
-			RunAsGroup:               &root,
-			AllowPrivilegeEscalation: &no,
-			ReadOnlyRootFilesystem:   &yes,
+			RunAsUser:                new(int64(0)),
+			RunAsGroup:               new(int64(0)),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
 			Capabilities: &corev1.Capabilities{
 				Drop: []corev1.Capability{"ALL"},
 				Add:  s.Kind.traits().capabilities,

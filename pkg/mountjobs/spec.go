@@ -109,11 +109,7 @@ type SurveyRecord struct {
 // Encode writes the record as the value of wellknown.AnnotationSurvey.
 func (r SurveyRecord) Encode() string {
 	r.Began, r.Ended, r.Retry = r.Began.UTC().Truncate(time.Second), r.Ended.UTC().Truncate(time.Second), r.Retry.UTC().Truncate(time.Second)
-	data, err := json.Marshal(r)
-	if err != nil { // a year above 9999
-		return ""
-	}
-	return string(data)
+	return encode(r)
 }
 
 // SurveyRecordOf reads the record of a root claim or a Job. One that cannot be read is the zero value: the

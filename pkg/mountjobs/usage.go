@@ -35,11 +35,11 @@ func ParseUsage(text string) (record UsageRecord, ok bool) {
 }
 
 // Encode writes the record as the value of the annotation.
-func (r UsageRecord) Encode() string {
-	data, err := json.Marshal(r)
-	if err != nil { // a year above 9999
-		return ""
-	}
+func (r UsageRecord) Encode() string { return encode(r) }
+
+// encode returns the JSON of a record, or "" if a time in it has a year above 9999.
+func encode(record any) string {
+	data, _ := json.Marshal(record)
 	return string(data)
 }
 
