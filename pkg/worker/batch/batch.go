@@ -141,7 +141,9 @@ func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
 	if errors.Is(err, ledger.ErrAlone) {
 		result, err = b.doAlone(ctx, op)
 	}
-	inDoubt := leavesDoubt(err) || b.outdated.Load()
+	// A refusal leaves no doubt: in a batch with many, everything would be read again for each.
+	refusal, refused := fsroot.AsRefusal(err)
+	inDoubt := err != nil && (!refused || refusal.Reason == operations.Changed) || b.outdated.Load()
 	if inDoubt || b.Data.IsLarge() || b.Ledger.Tree.IsLarge() {
 		b.forget(inDoubt)
 	}
@@ -164,15 +166,6 @@ func (b *Batch) doAlone(ctx context.Context, op operations.Operation) (Outcome, 
 	b.alone = true
 	defer func() { b.alone = false }()
 	return b.attempt(ctx, op)
-}
-
-// leavesDoubt reports whether an error leaves in doubt what was written. A refusal does not: in a batch
-// with many, everything would be read again for each.
-func leavesDoubt(err error) bool {
-	if r, ok := fsroot.AsRefusal(err); ok {
-		return r.Reason == operations.Changed
-	}
-	return err != nil
 }
 
 // forget closes the handles of directories, which no operation has in use then, and drops what was read of the

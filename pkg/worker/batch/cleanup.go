@@ -63,8 +63,8 @@ func (b *Batch) cleanup(ctx context.Context, op operations.Operation) (Outcome, 
 	switch {
 	case len(found.Retained) > 0:
 		return b.leaveToRetained(ctx, op, found)
-	case len(found.Others) == 0:
-		return b.leaveToUnlisted(ctx, op, found.Own)
+	case len(found.Others) == 0: // the manager knows a volume that the ledger does not
+		return b.leaveMarked(ctx, op, found.Own, kept(op, operations.StillOwned, unlisted))
 	default:
 		return b.leaveToOthers(ctx, op, found)
 	}
@@ -129,12 +129,6 @@ func keptForRetained(op operations.Operation, found ledger.Occupancy) Outcome {
 	return kept(op, operations.Retained, "it "+found.Retained[0].Relation())
 }
 
-func blockedBy(op operations.Operation, owners []*ledger.Entry) Outcome {
-	result := keptForOwners(op, owners)
-	result.State, result.Action = operations.Blocked, Blocked
-	return result
-}
-
 func keptForOwners(op operations.Operation, owners []*ledger.Entry) Outcome {
 	result := kept(op, operations.StillOwned, "it belongs to "+owners[0].String())
 	for _, e := range owners[:min(len(owners), maxOwners)] {
@@ -158,13 +152,15 @@ func ownClusterFirst(owners []*ledger.Entry, cluster string) []*ledger.Entry {
 // the same cluster may be one whose volume no longer exists, which only the manager can find out.
 func (b *Batch) leaveToOthers(ctx context.Context, op operations.Operation, found ledger.Occupancy) (Outcome, error) {
 	others := ownClusterFirst(found.Others, op.Cluster)
+	result := keptForOwners(op, others)
 	if others[0].Cluster == op.Cluster && !op.LeaveToOthers {
-		return blockedBy(op, others), nil
+		result.State, result.Action = operations.Blocked, Blocked
+		return result, nil
 	}
 	if err := b.passOnMade(ctx, op.Path, found.Own, others); err != nil {
 		return Outcome{}, err
 	}
-	return keptForOwners(op, others), b.Ledger.Drop(ctx, op.Path, found.Own)
+	return result, b.Ledger.Drop(ctx, op.Path, found.Own)
 }
 
 // passOnMade writes into the entry of one other owner that the directory was made for a volume, or the
@@ -196,11 +192,6 @@ func (b *Batch) leaveToRetained(ctx context.Context, op operations.Operation, fo
 	return DoneBy(Nothing, operations.Result{}), b.Ledger.Drop(ctx, op.Path, dropped...)
 }
 
-// leaveToUnlisted leaves the directory to a volume that the manager knows and the ledger does not.
-func (b *Batch) leaveToUnlisted(ctx context.Context, op operations.Operation, own *ledger.Entry) (Outcome, error) {
-	return b.leaveMarked(ctx, op, own, kept(op, operations.StillOwned, "another volume of this cluster has it, which is not being deleted"))
-}
-
 // leaveMarked leaves the directory in place. The entry becomes the mark that keeps its data: without one, the
 // next claim of the path would get it, whatever namespace it is in.
 func (b *Batch) leaveMarked(ctx context.Context, op operations.Operation, own *ledger.Entry, result Outcome) (Outcome, error) {
@@ -214,7 +205,10 @@ func (b *Batch) leaveMarked(ctx context.Context, op operations.Operation, own *l
 	return result, b.Ledger.SetState(ctx, op.Path, own, ledger.StateRetained)
 }
 
-const notMade = "it was there before it became a volume"
+const (
+	notMade  = "it was there before it became a volume"
+	unlisted = "another volume of this cluster has it, which is not being deleted"
+)
 
 // cleanupLast ends the directory with its last owner.
 func (b *Batch) cleanupLast(ctx context.Context, op operations.Operation, own *ledger.Entry) (Outcome, error) {

@@ -42,7 +42,8 @@ func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 		}
 		b.forget(true)
 		for _, i := range positions {
-			if areRelated(ops[i].Path, p) && results[i].State == operations.Done {
+			isRelated := fsroot.IsAtOrBelow(ops[i].Path, p) || fsroot.IsAtOrBelow(p, ops[i].Path)
+			if isRelated && results[i].State == operations.Done {
 				results[i] = fsroot.ResultOf(err)
 				ended.report(ops[i], OutcomeOf(err), 0)
 			}
@@ -152,6 +153,3 @@ func (j join) join(a, b string) {
 		j[a] = b
 	}
 }
-
-// areRelated reports whether two paths are equal, or one is above the other.
-func areRelated(a, b string) bool { return fsroot.IsAtOrBelow(a, b) || fsroot.IsAtOrBelow(b, a) }
