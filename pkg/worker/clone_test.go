@@ -80,8 +80,8 @@ func TestCloneOfSeveralVolumesIsRefused(t *testing.T) {
 
 func TestCloneWritesItsProgress(t *testing.T) {
 	w := newContainer(t)
-	synctest.Test(t, func(*testing.T) {
-		stop := every(10*time.Second, func() {
+	synctest.Test(t, func(t *testing.T) {
+		stop := every(t.Context(), 10*time.Second, func() {
 			job{Program: Program{Stdout: &w.stdout}}.writeProgress(operations.CloneProgress{Files: 3, Found: 7, Bytes: 9})
 		})
 		<-time.After(25 * time.Second)

@@ -65,7 +65,7 @@ func TestStoppedSweepReportsThat(t *testing.T) {
 func TestSweepLogsItsProgressAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		options, stop := job{log: slog.New(slog.NewTextHandler(&log, nil))}.logSweep()
+		options, stop := job{log: slog.New(slog.NewTextHandler(&log, nil))}.logSweep(t.Context())
 		options.Progress(operations.Swept{Removed: 7})
 		<-time.After(wellknown.SweepProgressInterval * 5 / 2)
 		stop()

@@ -15,6 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 	"gnuthought.com/efs-stunnel/pkg/worker/clone"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
@@ -45,24 +46,17 @@ func (j job) withoutReport(err error) error {
 	return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 }
 
-// every calls a function at intervals until stop, which waits for the last call.
-func every(interval time.Duration, call func()) (stop func()) {
-	done := make(chan struct{})
+// every calls a function at intervals until stop, which waits for the last call, also after the end of ctx.
+func every(ctx context.Context, interval time.Duration, call func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var calling sync.WaitGroup
 	calling.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				call()
-			}
+		for loop.Pause(ctx, interval) {
+			call()
 		}
 	})
 	return func() {
-		close(done)
+		cancel()
 		calling.Wait()
 	}
 }
@@ -74,7 +68,7 @@ func counts(pairs ...any) slog.Attr {
 
 // sweep empties the trash until its time is over; the next sweep continues.
 func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *operations.TaskReport) (err error) {
-	progress, stop := j.logSweep()
+	progress, stop := j.logSweep(ctx)
 	report.Swept, err = trash.Sweep(ctx, fileSystem, progress)
 	stop()
 	swept := report.Swept
@@ -87,10 +81,10 @@ func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *o
 
 // logSweep logs the progress of a sweep at intervals until stop, also while nothing is removed, so that the log
 // shows a server that hangs.
-func (j job) logSweep() (options treewalk.Options, stop func()) {
+func (j job) logSweep(ctx context.Context) (options treewalk.Options, stop func()) {
 	var swept atomic.Pointer[operations.Swept]
 	swept.Store(&operations.Swept{})
-	stop = every(wellknown.SweepProgressInterval, func() {
+	stop = every(ctx, wellknown.SweepProgressInterval, func() {
 		j.log.Info("sweep in progress", counts("removed", swept.Load().Removed, "volumes", swept.Load().Volumes))
 	})
 	return treewalk.Options{Progress: func(s operations.Swept) { swept.Store(&s) }}, stop
@@ -143,14 +137,11 @@ func (j job) answerRequest(ctx context.Context) error {
 	end := requests.End{}
 	err := j.answer(ctx, answer, &end)
 	if err != nil {
-		end.Stopped, end.Error = fsroot.IsStop(err), operations.Truncate(fsroot.ResultOf(err).Message, maxErrorBytes)
+		end.Stopped, end.Error = fsroot.IsStop(err), operations.Truncate(fsroot.ResultOf(err).Message, fsroot.MaxProblemBytes)
 		err = errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+end.Error)))
 	}
 	return errors.Join(err, answer.End(end))
 }
-
-// maxErrorBytes is as much of an error as an answer has.
-const maxErrorBytes = 1024
 
 func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.End) error {
 	fileSystem, err := j.open(ctx)
@@ -162,7 +153,7 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 	case requests.ListTrash:
 		return trash.List(ctx, fileSystem, answer.Trashed)
 	case requests.EmptyTrash:
-		progress, stop := j.logSweep()
+		progress, stop := j.logSweep(ctx)
 		defer stop()
 		swept, err := trash.Empty(ctx, fileSystem, *request.Selection, progress)
 		end.Swept = &swept
@@ -218,22 +209,20 @@ func (j job) run(ctx context.Context) error {
 }
 
 // runBatch returns an error if no more can be done: the batch was not begun, or its report not written.
-func (j job) runBatch(ctx context.Context, batch operations.Batch) (operations.Report, error) {
-	j.log.Info("batch started", counts("batch", batch.Number, "operations", len(batch.Operations)))
+func (j job) runBatch(ctx context.Context, wanted operations.Batch) (operations.Report, error) {
+	j.log.Info("batch started", counts("batch", wanted.Number, "operations", len(wanted.Operations)))
 	start := j.Now()
-	report, err := j.carryOut(ctx, batch.Operations)
-	report.Batch = batch.Number
+	var report operations.Report
+	fileSystem, err := j.open(ctx)
+	if err == nil {
+		report = batch.Run(ctx, fileSystem, wanted.Operations, j.observed())
+		fileSystem.Close()
+	} else {
+		report = operations.RefusedReport(len(wanted.Operations), fsroot.ResultOf(err))
+	}
+	report.Batch = wanted.Number
 	j.log.With("duration", j.Now().Sub(start).String()).Info("batch ended", countStates(report))
 	return report, errors.Join(err, writeReport(j.options.terminationLog, report.TerminationMessage()))
-}
-
-func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
-	fileSystem, err := j.open(ctx)
-	if err != nil {
-		return operations.RefusedReport(len(ops), fsroot.ResultOf(err)), err
-	}
-	defer fileSystem.Close()
-	return batch.Run(ctx, fileSystem, ops, j.observed()), nil
 }
 
 // readOperations reads no more than a Job can have.
@@ -316,7 +305,7 @@ func (j job) copyVolume(ctx context.Context, op operations.Operation) (operation
 	stop := func() {}
 	defer func() { stop() }()
 	return clone.Clone(ctx, fileSystem, op, clone.Options{Ended: j.logEnded, Started: func(progress func() operations.CloneProgress) {
-		stop = every(wellknown.CloneProgressInterval, func() { j.writeProgress(progress()) })
+		stop = every(ctx, wellknown.CloneProgressInterval, func() { j.writeProgress(progress()) })
 	}}), nil
 }
 

@@ -274,5 +274,5 @@ func (l *directoryList) visit(ctx context.Context, m match, below []string) erro
 	return l.expand(ctx, d, below)
 }
 
-// MaxProblemBytes is as much of a message as an answer has for each owner.
+// MaxProblemBytes limits each message in an answer.
 const MaxProblemBytes = 1024
