@@ -17,9 +17,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Batches returns the batches that a mount Job has: the first, and those that its worker was given, without
-// those that were removed because everything that should follow from them has. The error is ErrFormat; it
-// comes with the batches that can be read. Other readers have the same operations: nobody may change them.
+// Batches returns the batches of a mount Job: the first, and those that its worker was given and from which something
+// may follow. The error is ErrFormat; it comes with the batches that can be read. Other readers have the same
+// operations: nobody may change them.
 //
 // The operations of the first one are those of the pod's annotation, which mountjob reads, and which is
 // immutable. If the Job's own annotation is different, it was edited, and says something that was not done.
@@ -122,10 +122,10 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// AddBatch returns the changes of a mount Job's metadata that give its worker the next batch. used are the
-// numbers of batches from which nothing more follows: they are removed, and so are the marks of volumes that
-// no other batch has, which would fill the Job of a worker that serves for long. filledTrash is when one of
-// them last moved a directory to the trash, or zero. The changes hold only for the Job as it was observed.
+// AddBatch returns the changes of a mount Job's metadata that give its worker the next batch. The batches whose numbers
+// are used are removed, and so are the marks of volumes that no other batch has, or they would fill the Job of a worker
+// that serves for long. filledTrash is when one of them last moved a directory to the trash, or zero. The changes hold
+// only for the Job as it was observed.
 func AddBatch(job *batchv1.Job, batch operations.Batch, used []int, filledTrash time.Time) (map[string]any, error) {
 	data, err := operations.EncodeBatch(batch)
 	if err != nil {
@@ -143,8 +143,7 @@ func AddBatch(job *batchv1.Job, batch operations.Batch, used []int, filledTrash 
 	}, nil
 }
 
-// maxOpenBytes is the size of a Job's annotations up to which its worker gets another batch. Kubernetes
-// allows 256 KiB: 64 KiB for the batch, and 64 KiB for the marks of volumes that are used.
+// maxOpenBytes of a Job's annotations leave room for a batch and for marks of used volumes: Kubernetes allows 256 KiB.
 const maxOpenBytes = 128 << 10
 
 // HasRoom says that a mount Job has room for another batch once those in used are removed from it.
@@ -159,8 +158,7 @@ func HasRoom(job *batchv1.Job, used []int) bool {
 	return size <= maxOpenBytes
 }
 
-// unneeded are the annotations of used batches, and the marks of volumes that only those have. Batches
-// that cannot be read may be of any volume.
+// unneeded are the annotations of used batches, and the marks of volumes that only those have, if all can be read.
 func unneeded(job *batchv1.Job, used []int) (names []string) {
 	batches, err := Batches(job)
 	volumes := sets.New[string]()
@@ -194,12 +192,9 @@ type Unfit[T any] struct {
 	Err  error
 }
 
-// Pack chooses the operations of the next Job from those that wait: as many as maxCount and the
-// annotation allow, at most one for each volume, in their order. A smaller operation never overtakes a
-// larger one, so each is sent at some time.
-//
-// Restores may fail and be repeated in large numbers, so they get the rest of a Job after other operations,
-// but always a share.
+// Pack chooses the operations of the next Job from those that wait: as many as maxCount and the annotation allow, at
+// most one for each volume, in their order, so that each is sent at some time. Restores may fail and be repeated in
+// large numbers: they get the rest of a Job after other operations, but always a share.
 func Pack[T any](all []T, operationOf func(T) operations.Operation, maxCount int) Packed[T] {
 	var packed Packed[T]
 	ops := make([]operations.Operation, len(all))
@@ -295,8 +290,7 @@ func checkSendable(ops []operations.Operation) map[int]error {
 	return errs
 }
 
-// sendable checks that mountjob decodes the same operations: text that is not UTF-8, for one, would become
-// another path.
+// sendable checks that mountjob decodes the same operations. Text that is not UTF-8 would become another path.
 func sendable(ops ...operations.Operation) error {
 	for _, operation := range ops {
 		if operation.Volume == "" || operation.Cluster == "" {

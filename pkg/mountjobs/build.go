@@ -27,7 +27,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// traits distinguish the Jobs of a kind.
 type traits struct {
 	component    string // the value of wellknown.LabelAppComponent
 	command      string // of mountjob
@@ -129,7 +128,6 @@ func mount(pod *corev1.PodSpec, path string, volume corev1.Volume) {
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: path, ReadOnly: true})
 }
 
-// onlyRead has a pod continue a survey.
 func (s Spec) onlyRead(pod *corev1.PodSpec) {
 	container := &pod.Containers[0]
 	if after := s.Survey.After; after != "" {
@@ -322,8 +320,7 @@ func (s Spec) container() corev1.Container {
 	}
 }
 
-// resources are small enough for any node. Both limits are there because a quota can demand
-// them.
+// resources are small enough for any node. A quota can demand both limits.
 func resources() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{

@@ -113,8 +113,7 @@ func (d diagnosis) start() (Reason, string) {
 	return d.mount(mountMessage(found))
 }
 
-// mountMessage returns the newest message with a cause, or else the newest of kubelet's summaries of
-// volumes that are not mounted yet.
+// mountMessage returns the newest message with a cause, or else kubelet's newest summary of volumes to be mounted.
 func mountMessage(events []corev1.Event) string {
 	summary := ""
 	for _, event := range events {
@@ -134,8 +133,7 @@ var (
 	mountPort   = regexp.MustCompile(`\bport=([0-9]{1,5})\b`)
 )
 
-// mount is about a mount that failed. Kubelet's message has the arguments, and after "Output:" what
-// mount(8) wrote.
+// mount is about a failed mount. Kubelet's message has the arguments, and after "Output:" what mount(8) wrote.
 func (d diagnosis) mount(message string) (Reason, string) {
 	d.tunnel = wellknown.LoopbackAddress
 	if port := mountPort.FindStringSubmatch(message); port != nil {
@@ -194,7 +192,6 @@ func (d diagnosis) report(c cause, text string) (Reason, string) {
 	return c.reason, fmt.Sprintf("%s (%s): %s", d.fill(c.problem), quote(text), d.fill(c.remedy))
 }
 
-// fill replaces the names in braces.
 func (d diagnosis) fill(text string) string {
 	names := []string{
 		"{namespace}", d.job.Namespace, "{tunnel}", d.tunnel,
@@ -244,7 +241,6 @@ const maxQuote = 240
 // podPath is kubelet's path of a mount, which is long and means nothing to users.
 var podPath = regexp.MustCompile(`/[^\s:"]*/pods/[0-9a-f-]{36}/[^\s:"]*`)
 
-// quote shortens another program's text for an event.
 func quote(text string) string { return shorten(podPath.ReplaceAllString(text, "…"), maxQuote) }
 
 // shorten puts text on one line of at most so many bytes, and cuts between characters. What would control

@@ -25,8 +25,7 @@ const (
 	Finished State = "Finished"
 	// Lost: it has ended, and what it did is unknown. Every operation runs again.
 	Lost State = "Lost"
-	// Stuck: it is past its deadline and its pod does not end. Every operation runs again; the
-	// lock on the file system excludes the rest of this run.
+	// Stuck: its pod has not ended by its deadline. Every operation runs again; the lock excludes the rest of this run.
 	Stuck State = "Stuck"
 )
 
@@ -73,7 +72,6 @@ type BatchRun struct {
 	Running      bool
 }
 
-// results returns the results of a run, to be set.
 func (o *Outcome) results(r BatchRun) []operations.Result {
 	return o.Report.Results[r.First : r.First+r.Count]
 }
@@ -214,12 +212,10 @@ func (o *Outcome) stop(runs []BatchRun) {
 	}
 }
 
-// HoldsFileSystem reports whether the next Job of the kind must wait for this one. Mount Jobs and
-// sweeps never wait for each other.
+// HoldsFileSystem reports whether the next Job of the same kind must wait for this one.
 func (s Status) HoldsFileSystem() bool { return s.State == Running }
 
-// BlamesNode reports whether the next try should run on another node. Refusals of single operations are the
-// same on every node.
+// BlamesNode reports whether the next try should run on another node. Every node refuses single operations alike.
 func (o Outcome) BlamesNode() bool {
 	if o.Node == "" {
 		return false

@@ -18,8 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// AgentLabels returns the labels that select the node agent's pods: the DaemonSet in deploy/kustomize must
-// have them.
+// AgentLabels returns the labels that select the node agent's pods. Its DaemonSet in deploy/kustomize must have them.
 func AgentLabels() map[string]string {
 	return map[string]string{wellknown.LabelProgram: wellknown.ProgramAgent}
 }
@@ -107,9 +106,8 @@ func FindsNoNode(pods []*corev1.Pod) bool {
 	})
 }
 
-// CannotStart reports whether a Job's pod is on a node and has not started, and its root claim has lost its volume. A kubelet
-// that has not found the volume before then does not start the pod, and the claim cannot be replaced before the
-// pod is gone.
+// CannotStart reports whether a Job's pod is on a node and has not started, and its root claim has lost its volume: the
+// kubelet does not find the volume any more, and the claim cannot be replaced before the pod is gone.
 func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
 	if root == nil || root.Status.Phase != corev1.ClaimLost {
 		return false
@@ -142,13 +140,11 @@ func (s Spec) nodeSelector() map[string]string {
 	return selector
 }
 
-// lostNodeSeconds is how long a pod stays on a node that is not ready or unreachable. Kubernetes' default
-// is 300: claims would wait that long for a node that failed.
+// lostNodeSeconds keep a pod on a node that is not ready or unreachable. Claims would wait Kubernetes' default of 300.
 const lostNodeSeconds = 30
 
-// tolerations let a Job run on control planes and in pools for system pods, which in small clusters are the
-// only ones. It does not tolerate all taints that the agent does: a node that is cordoned, short of memory
-// or not ready is a bad one to start on.
+// tolerations let a Job run on control planes and in pools for system pods, the only ones in small clusters. Unlike the
+// agent, it does not start on a node that is cordoned, short of memory or not ready.
 func (s Settings) tolerations() []corev1.Toleration {
 	soon := int64(lostNodeSeconds)
 	return append([]corev1.Toleration{

@@ -195,9 +195,8 @@ func conditionOf(job *batchv1.Job, types ...batchv1.JobConditionType) *batchv1.J
 	return &job.Status.Conditions[i]
 }
 
-// deadlineOf returns when no process of a Job can be alive: its deadline, and the grace period of its pod. If
-// the deadline was removed by an edit, it is our default. The start is from the clock of the Job
-// controller, and counts only between the Job's creation and now.
+// deadlineOf returns when no process of a Job can be alive: its deadline, or our default if an edit has removed it, and
+// the grace period of its pod. The start is by the Job controller's clock: it counts between the creation and now.
 func deadlineOf(job *batchv1.Job, now time.Time) time.Time {
 	start := job.CreationTimestamp.Time
 	if at := job.Status.StartTime; at != nil && at.After(start) && !at.After(now) {
@@ -217,9 +216,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// ClockGuard is how long after a replica first saw a Job, or first saw that it was over, it does not
-// start the next one because of a time in an object. If clocks agree, that changes nothing: a deadline is
-// longer, and so are most waits. If they do not, there is at most one mount Job a minute.
+// ClockGuard is how long after a replica first saw a Job, or that it was over, it does not start the next one because
+// of a time in an object. Deadlines and most waits are longer; if clocks disagree, there is at most one Job a minute.
 const ClockGuard = time.Minute
 
 // Backoff returns the wait before the next try after a number of failures in a row: the first wait, then

@@ -78,7 +78,6 @@ func (s Settings) timeout() time.Duration {
 	return s.Timeout
 }
 
-// check refuses invalid parts of names and arguments.
 func (s Spec) check() error {
 	if s.Namespace == "" || s.Image == "" {
 		return errors.New("a Job needs a namespace and an image")
@@ -94,8 +93,7 @@ func (s Spec) check() error {
 	return nil
 }
 
-// SurveyRecord is how far the survey of a file system is. The root claim has the newest, and each survey Job
-// the one that it was created with.
+// SurveyRecord is how far a survey is. The root claim has the newest, and each survey Job that of its creation.
 type SurveyRecord struct {
 	Began time.Time `json:"began,omitzero"` // of the survey, which may take several Jobs
 	// After is the path of the last volume that was counted, "" before the first.
@@ -178,9 +176,8 @@ func ParseName(name string) (parsed Name, ok bool) {
 	return Name{}, false
 }
 
-// NextNumber returns the number of the next Job of a file system: one more than its newest has, so that
-// of two leaders only one can create it. Jobs count by name alone, even if they are not ours: a name that
-// is in use must not block the file system for ever.
+// NextNumber returns the number of the next Job of a file system, one more than its newest has: of two leaders only one
+// can create it. Jobs that are not ours count, too: a name in use must not block the file system for ever.
 func NextNumber(kind Kind, fileSystemID string, jobs []*batchv1.Job) int {
 	newest := 0
 	for _, job := range jobs {

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// reachTime is how long the leader may not be reached until the worker ends: claims wait for the end
-	// of its Job.
+	// After reachTime without its leader the worker ends: claims wait for the end of its Job.
 	reachTime    = time.Second
 	reachRetry   = 100 * time.Millisecond
 	connectTime  = 800 * time.Millisecond
@@ -136,8 +135,7 @@ func firstLine(data []byte) string {
 	return strings.ToValidUTF8(line, "?")
 }
 
-// lingerTime is how long the worker may wait for the next batch now. A batch needs time: one that begins
-// in the last half of the Job's time is for another Job.
+// lingerTime leaves time for a batch: one that begins in the last half of the Job's time is for another Job.
 func (j job) lingerTime(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if j.options.leader == "" || !ok {
@@ -146,8 +144,7 @@ func (j job) lingerTime(ctx context.Context) time.Duration {
 	return min(j.options.linger, time.Until(deadline)-j.options.timeLimit()/2)
 }
 
-// nextBatch reports a batch to the leader that has created the Job, and waits for the next one. ok is false
-// when there is none.
+// nextBatch reports a batch to the leader, and waits for the next one, if there is one.
 func (j job) nextBatch(ctx context.Context, report operations.Report) (batch operations.Batch, ok bool) {
 	linger := j.lingerTime(ctx)
 	if linger <= 0 {
@@ -169,7 +166,6 @@ func (j job) nextBatch(ctx context.Context, report operations.Report) (batch ope
 // errNoMore is the cause when the worker has waited for long enough.
 var errNoMore = errors.New("no operation came")
 
-// checkLeader is about the flags that a worker needs to request more operations.
 func (o options) checkLeader() error {
 	if o.leader == "" {
 		return nil

@@ -92,7 +92,6 @@ func writeReport(path string, report []byte) error {
 	return nil
 }
 
-// job is one run of one command.
 type job struct {
 	Program
 	options options
@@ -100,8 +99,7 @@ type job struct {
 	leader  *leader
 }
 
-// do ends soon after its deadline, even if the file system hangs: a report that says so is better
-// than one that is missing because the pod was killed.
+// do ends soon after its deadline, even if the file system hangs: the report can still say so then.
 func (j job) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.options.timeLimit())
 	defer cancel()
@@ -120,8 +118,7 @@ func (j job) do(ctx context.Context) error {
 	}
 }
 
-// hangTime is longer than any step of a healthy file system takes, and shorter than the pod's grace
-// period.
+// hangTime is longer than a step of a healthy file system, and shorter than the pod's grace period.
 const hangTime = 15 * time.Second
 
 var errHung = errors.New("the file system did not answer: check the efs-stunnel pod of the node and the mount target")
@@ -164,7 +161,6 @@ const (
 	commandVersion = "version"
 )
 
-// operationsEnv is where the operations are, if no flag says so.
 const operationsEnv = "MOUNTJOB_OPERATIONS"
 
 // Defaults for running mountjob by hand; the manager passes everything that matters.
@@ -174,7 +170,6 @@ const (
 	defaultDeadlineMargin = 30 * time.Second
 )
 
-// options are checked arguments.
 type options struct {
 	command        string
 	fileSystemID   string
@@ -194,11 +189,9 @@ type options struct {
 	request                        requests.Request // of ledger only
 }
 
-// timeLimit is how long the work may take.
 func (o options) timeLimit() time.Duration { return o.deadline - o.margin }
 
-// parseOptions reads the arguments; every error is the user's. flag.ErrHelp is an error too,
-// after the help was written.
+// parseOptions returns errors of the user, and flag.ErrHelp after the help was written.
 func parseOptions(args []string, getenv func(string) string, output io.Writer) (options, error) {
 	o := options{command: commandRun, terminationLog: defaultTerminationLog}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {

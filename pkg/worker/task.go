@@ -79,8 +79,7 @@ func (j job) sweep(ctx context.Context, fileSystem *fsroot.FileSystem, report *o
 	return err
 }
 
-// logSweep logs the progress of a sweep at intervals until stop, also while nothing is removed, so that the log
-// shows a server that hangs.
+// logSweep logs a sweep's progress until stop, also while nothing is removed: so the log shows a server that hangs.
 func (j job) logSweep(ctx context.Context) (options treewalk.Options, stop func()) {
 	var swept atomic.Pointer[operations.Swept]
 	swept.Store(&operations.Swept{})

@@ -82,8 +82,7 @@ func (o Operation) checkSource() error {
 	return nil
 }
 
-// checkVolumeName allows the names that Kubernetes allows, except those that would be ambiguous as
-// a file name of the ledger.
+// checkVolumeName allows the names of Kubernetes that are not ambiguous as a file name of the ledger.
 func checkVolumeName(name string) error {
 	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(wellknown.RetainedSuffix)
 	switch {

@@ -14,8 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Encode writes a batch so compactly that a Job's annotation holds hundreds of operations: it
-// writes common values once, and leaves out what Decode can derive.
+// Encode writes hundreds of operations into a Job's annotation: common values once, and not what Decode can derive.
 func Encode(operations []Operation) ([]byte, error) {
 	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
 	if len(operations) > 0 {
@@ -44,8 +43,8 @@ func Encode(operations []Operation) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. An unknown field is an error: an older mountjob must not carry
-// out half of what a newer manager wants.
+// Decode reads what Encode wrote. An older mountjob must not do half of what a newer manager wants: unknown fields are
+// errors.
 func Decode(data []byte) ([]Operation, error) {
 	if len(data) > wellknown.MaxOperationsBytes {
 		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
@@ -66,11 +65,9 @@ func Decode(data []byte) ([]Operation, error) {
 
 type wireBatch struct {
 	Cluster string `json:"cluster,omitempty"` // of the operations that name none
-	// Record is that of all operations without NoRecord that have none of their own. The claims of
-	// one class often have the same record.
+	// Record is that of the operations without one, or NoRecord: claims of one class often have the same.
 	Record json.RawMessage `json:"record,omitempty"`
-	// NamespaceUIDs and Class are those of the setups and restores that have none of their own,
-	// where all in a namespace, or all, have the same.
+	// NamespaceUIDs and Class are those of setups and restores without one: all of a namespace, or all, have the same.
 	NamespaceUIDs map[string]string `json:"nsUIDs,omitempty"`
 	Class         string            `json:"class,omitempty"`
 	Operations    []wireOperation   `json:"operations"`
@@ -209,10 +206,9 @@ type Batch struct {
 // MaxBatchBytes is what EncodeBatch writes at most: the operations, and the rest of the JSON.
 const MaxBatchBytes = wellknown.MaxOperationsBytes + 256
 
-// The channel between the leader and the worker of a mount Job. The worker sends the whole report of its last
-// batch, as Report.Encode writes it, and once the leader has it only the number. The leader answers with the next batch, as EncodeBatch writes it,
-// or after LongestPoll with no content. The worker waits twice as long: when the node of its leader is lost, it
-// ends before the next leader leads, who would have to wait for it.
+// The channel between the leader and the worker of a mount Job. The worker sends its last Report, and once the leader
+// has it only the number. The leader answers with the next Batch, or after LongestPoll with no content. The worker waits
+// twice as long: when the node of its leader is lost, it ends before the next leader leads, who would have to wait.
 const (
 	PollPath    = "/v1/batches"
 	LongestPoll = 5 * time.Second

@@ -172,8 +172,7 @@ const (
 	Done State = "done"
 	// Failed: Reason and Message say why. No data was removed.
 	Failed State = "failed"
-	// Blocked: a cleanup has begun, but Owners of the same cluster own the directory, too. It is
-	// finished by another cleanup.
+	// Blocked: a cleanup has begun, but Owners of the same cluster own the directory, too. Another cleanup finishes it.
 	Blocked State = "blocked"
 	// NotDone: the batch was stopped before the operation, or in the middle of it.
 	NotDone State = "notDone"
@@ -239,8 +238,7 @@ type Result struct {
 	State   State  `json:"state,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Owners prevented the operation, or keep the directory; those of the operation's cluster come
-	// first.
+	// Owners prevented the operation, or keep the directory; those of the operation's cluster come first.
 	Owners []Owner `json:"owners,omitempty"`
 	// GID is the allocated group of the directory of a setup or restore; 0 is none.
 	GID int `json:"gid,omitempty"`

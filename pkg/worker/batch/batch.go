@@ -17,9 +17,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
-// Run carries out a batch under the lock and reports the result of each operation. One that fails
-// does not keep the others from being done. When ctx ends, Run stops between two steps, and the
-// rest is NotDone.
+// Run carries out a batch under the lock, each operation whatever becomes of the others. When ctx ends, it stops
+// between two steps, and the rest is NotDone.
 func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, options Options) (report operations.Report) {
 	err := Locked(ctx, f, func(b *Batch) error {
 		for _, op := range ops {
@@ -60,12 +59,11 @@ type Options struct {
 	Ended Observer
 }
 
-// defaultWorkers are how many operations of a batch are done at once: an operation is some twenty round
-// trips to the server, one after the other.
+// defaultWorkers hide the round trips of an operation, some twenty, from those of others.
 const defaultWorkers = 16
 
-// Batch is what the operations of one Run share. It lives as long as the lock is held, so what
-// it has read of the ledger stays true. Operations of several sets use it at once.
+// Batch is shared by the operations of one Run, which use it at once. It lives as long as the lock is held, so what it
+// has read of the ledger stays true.
 type Batch struct {
 	system *fsroot.FileSystem
 	lock   *fsroot.HeldLock
@@ -82,8 +80,7 @@ type Batch struct {
 
 	slots func() (map[string][]string, error) // of the trash, by volume, see beginPhase
 
-	// otherRecords are those that findByClaim has read, by claim uid; nil until then. Only restores use them, which are
-	// in one set.
+	// otherRecords are those that findByClaim has read, by claim uid; nil until then. Restores are in one set.
 	otherRecords map[string][]*trash.Record
 
 	// running is held for reading during an operation, and for writing while no other one may run.
@@ -153,7 +150,6 @@ func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
 	return result
 }
 
-// doBesideOthers tries an operation while others run.
 func (b *Batch) doBesideOthers(ctx context.Context, op operations.Operation) (Outcome, error) {
 	b.running.RLock()
 	defer b.running.RUnlock()

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 )
 
-// maxOwners is how many owners a result names; the rest are named when these are gone.
+// maxOwners are named in a result; the rest when these are gone.
 const maxOwners = 8
 
 // cleanup ends a volume. Its directory goes to the trash when no other entry is at its path and it
@@ -70,8 +70,7 @@ func (b *Batch) cleanup(ctx context.Context, op operations.Operation) (Outcome, 
 	}
 }
 
-// cleanupWithoutEntry reports why there is nothing to clean up, unless the operation is a repeated one
-// whose first report was lost.
+// cleanupWithoutEntry reports why there is nothing to clean up, unless it repeats a cleanup whose report was lost.
 func (b *Batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation, found ledger.Occupancy) (Outcome, error) {
 	if err := b.Ledger.PruneOwn(ctx, op.Path); err != nil { // the first run may have died before that
 		return Outcome{}, err
@@ -110,13 +109,11 @@ func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bo
 	return was, err
 }
 
-// beginPhase has the trash listed once for a phase, when that is needed first: what an earlier phase has moved there is
-// in the list.
+// beginPhase has the trash listed at most once in a phase, with what the phases before have moved there.
 func (b *Batch) beginPhase(ctx context.Context) {
 	b.slots = sync.OnceValues(func() (map[string][]string, error) { return b.trash.SlotsByVolume(ctx) })
 }
 
-// kept is the result of a cleanup that is done and leaves the directory.
 func kept(op operations.Operation, reason operations.Reason, why string) Outcome {
 	return DoneBy(Kept, operations.Result{Reason: reason, Message: fsroot.Quote(op.Path) + " stays: " + why})
 }
@@ -163,9 +160,8 @@ func (b *Batch) leaveToOthers(ctx context.Context, op operations.Operation, foun
 	return result, b.Ledger.Drop(ctx, op.Path, found.Own)
 }
 
-// passOnMade writes into the entry of one other owner that the directory was made for a volume, or the
-// last of them could not remove it. It is the last entry, whose owner is likely to leave last: when
-// thousands leave together, few entries are written.
+// passOnMade gives another owner the right to remove the directory, which the last one needs. The last entry's owner
+// is likely to leave last: so few entries are written when thousands leave together.
 func (b *Batch) passOnMade(ctx context.Context, p string, from *ledger.Entry, others []*ledger.Entry) error {
 	if !from.Made || slices.ContainsFunc(others, func(e *ledger.Entry) bool { return e.Made }) {
 		return nil
@@ -175,8 +171,7 @@ func (b *Batch) passOnMade(ctx context.Context, p string, from *ledger.Entry, ot
 	return b.Ledger.Write(ctx, p, &last)
 }
 
-// leaveToRetained leaves the directory to the data that was retained there, whoever had it made. If a
-// person has removed that data, nothing stays.
+// leaveToRetained leaves the directory to retained data, whoever had it made, unless a person has removed that.
 func (b *Batch) leaveToRetained(ctx context.Context, op operations.Operation, found ledger.Occupancy) (Outcome, error) {
 	exists, err := b.Data.Exists(ctx, op.Path)
 	if err != nil {
@@ -210,7 +205,6 @@ const (
 	unlisted = "another volume of this cluster has it, which is not being deleted"
 )
 
-// cleanupLast ends the directory with its last owner.
 func (b *Batch) cleanupLast(ctx context.Context, op operations.Operation, own *ledger.Entry) (Outcome, error) {
 	if !own.Made {
 		return b.leaveMarked(ctx, op, own, kept(op, operations.NotMade, notMade))
@@ -222,9 +216,8 @@ func (b *Batch) cleanupLast(ctx context.Context, op operations.Operation, own *l
 	return DoneBy(action, operations.Result{}), b.Ledger.Drop(ctx, op.Path, own)
 }
 
-// release ends an owner that exists nowhere but in the ledger. Its data was retained, or so it
-// seems: the entry becomes the mark that keeps it. The right to remove the directory goes to no
-// other owner.
+// release ends an owner that exists only in the ledger. Its data seems to be retained, so the entry becomes the mark
+// that keeps it, and the right to remove the directory goes to no other owner.
 func (b *Batch) release(ctx context.Context, op operations.Operation) (Outcome, error) {
 	done := DoneBy(Released, operations.Result{})
 	found, err := b.Ledger.Owners(ctx, op)

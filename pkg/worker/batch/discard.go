@@ -13,8 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
-// discard moves the directory to the trash, with a record beside it that is there first: what
-// has no record is never swept.
+// discard moves the directory to the trash after its record: what has no record is never swept.
 func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledger.Entry) (Action, error) {
 	slot, moved, err := b.trash.SlotFor(ctx, own.Bucket, op, own)
 	if err != nil || moved {
@@ -134,8 +133,7 @@ func (b *Batch) resumeUndo(ctx context.Context, op operations.Operation, found l
 	return b.undoMove(ctx, op, slot, found)
 }
 
-// resumeUndoOfOthers does so for the cleanups of other owners that leave. Operations on other paths may
-// find the same volume, and so the same slot.
+// resumeUndoOfOthers does so for other owners that leave. Operations on other paths may find the same slots.
 func (b *Batch) resumeUndoOfOthers(ctx context.Context, op operations.Operation, found ledger.Occupancy) (back bool, err error) {
 	b.undoing.Lock()
 	defer b.undoing.Unlock()

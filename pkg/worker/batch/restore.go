@@ -62,8 +62,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	return DoneBy(Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
 }
 
-// findRecord finds the directory of a claim in the trash, and refuses that of another cluster or
-// namespace.
+// findRecord finds what a claim left in the trash, and refuses that of another cluster or namespace.
 func (b *Batch) findRecord(ctx context.Context, op operations.Operation) (*trash.Record, error) {
 	record, err := b.findByVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
 	if err == nil && record == nil {
@@ -98,8 +97,7 @@ func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.Record,
 	return b.newest(records)
 }
 
-// newest is the last of some records whose directory is in the trash: a move may not have been done, and an
-// earlier restore of the batch may have taken the directory.
+// newest is the last of some records whose directory is there: it may not have been moved, or restored since.
 func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) {
 	for _, record := range records {
 		if last != nil && record.Deleted.Before(last.Deleted) {
@@ -116,9 +114,8 @@ func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) 
 	return last, nil
 }
 
-// findByClaim finds the directory of a claim whose volume is not named after it, as those of the
-// original system. Their records are read once for a batch:
-// restores come last in it.
+// findByClaim finds what a claim left whose volume is not named after it, as in the original system. Those records are
+// read once for a batch: restores come last in it.
 func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, error) {
 	if b.otherRecords == nil {
 		records := map[string][]*trash.Record{}
@@ -144,11 +141,9 @@ func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, err
 	return b.newest(b.otherRecords[uid])
 }
 
-// namedAfterClaim matches the volumes that are named after the uid of their claim, as all are that this
-// system has made.
+// namedAfterClaim matches the names of all volumes that this system has made.
 var namedAfterClaim = regexp.MustCompile(`^` + wellknown.VolumePrefix + `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// moveOut moves a directory from the trash to the operation's path.
 func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot string) error {
 	info, err := b.trash.Inspect(slot)
 	if err != nil {
@@ -160,7 +155,6 @@ func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot strin
 	return b.Place(ctx, op, "restore", b.trash.Dir, slot)
 }
 
-// dropOrphan drops a record whose directory is not in the trash any more.
 func (b *Batch) dropOrphan(ctx context.Context, slot string) error {
 	if _, err := b.trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -168,7 +162,6 @@ func (b *Batch) dropOrphan(ctx context.Context, slot string) error {
 	return b.trash.DropRecord(ctx, slot)
 }
 
-// attributes are those of a new directory, in Unix terms.
 type attributes struct {
 	mode     uint32
 	uid, gid int

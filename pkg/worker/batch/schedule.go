@@ -12,8 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
-// run does the phases one after the other, the sets of a phase beside each other, and the operations
-// of a set one after the other.
+// run does phases one after the other, the sets of each side by side, and the operations of a set in order.
 func (b *Batch) run(ctx context.Context, ops []operations.Operation, options Options) []operations.Result {
 	results := make([]operations.Result, len(ops))
 	var mu sync.Mutex
@@ -32,8 +31,7 @@ func (b *Batch) run(ctx context.Context, ops []operations.Operation, options Opt
 	return results
 }
 
-// pruneLedger removes what the operations of a phase have left empty in the ledger. Where it cannot, it
-// has them repeated.
+// pruneLedger removes what a phase has left empty in the ledger. Where it cannot, it has the operations repeated.
 func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, positions []int, results []operations.Result, ended Observer) {
 	for _, p := range b.Ledger.TakeUnpruned() {
 		err := b.Ledger.Prune(ctx, p, "/")

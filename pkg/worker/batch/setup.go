@@ -49,7 +49,6 @@ func (b *Batch) setup(ctx context.Context, op operations.Operation) (Outcome, er
 	return DoneBy(action, operations.Result{GID: gid}), nil
 }
 
-// checkSetup refuses paths that the volume must not have.
 func (b *Batch) checkSetup(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {
 	if err := b.checkNesting(ctx, op); err != nil {
 		return err
@@ -69,8 +68,7 @@ func (b *Batch) checkSetup(ctx context.Context, op operations.Operation, found l
 	return b.checkEmpty(ctx, op.Path)
 }
 
-// checkOwners compares the volume with the owners of its path. One that is taken over shares it with the
-// others already.
+// checkOwners compares the volume with the owners of its path. One that is taken over shares it already.
 func (b *Batch) checkOwners(op operations.Operation, found ledger.Occupancy) error {
 	if op.TakeOver != "" {
 		if taken, err := checkTakeover(op, found); taken || err != nil {
@@ -107,7 +105,6 @@ func (b *Batch) CheckUnshared(ctx context.Context, op operations.Operation, foun
 	return nil
 }
 
-// checkNesting refuses a path above or below that of another owner.
 func (b *Batch) checkNesting(ctx context.Context, op operations.Operation) error {
 	at, e, err := b.Ledger.Above(ctx, op.Path)
 	if err == nil && e == nil {
@@ -213,7 +210,6 @@ func (b *Batch) Enter(ctx context.Context, op operations.Operation, found ledger
 	return e, b.cancelCleanup(ctx, op, found)
 }
 
-// cancelCleanup drops the entry of a cleanup that has begun.
 func (b *Batch) cancelCleanup(ctx context.Context, op operations.Operation, found ledger.Occupancy) error {
 	if found.Leaving == nil || found.Leaving.State != ledger.StateLeaving {
 		return nil
@@ -221,9 +217,8 @@ func (b *Batch) cancelCleanup(ctx context.Context, op operations.Operation, foun
 	return b.Ledger.Drop(ctx, op.Path, found.Leaving)
 }
 
-// Withdraw drops the new entry when the directory was refused, so that it keeps no other volume from a
-// path where nothing is. A run that was stopped leaves it to the next one, and so does one whose
-// rename has no answer: the directory may be there, and would have no owner.
+// Withdraw drops the new entry when the directory was refused: no other volume must be kept from a path where nothing
+// is. A run that was stopped, or has no answer, leaves it: the directory may be there, and would have no owner.
 func (b *Batch) Withdraw(ctx context.Context, op operations.Operation, found ledger.Occupancy, e *ledger.Entry, cause error) error {
 	if found.Own != nil || !fsroot.ChangedNothing(cause) {
 		return cause
@@ -245,9 +240,8 @@ func (b *Batch) gidFor(ctx context.Context, op operations.Operation, found ledge
 	return b.gids.Adopt(ctx, fsroot.GroupOf(found.Info), op) // a directory that exists keeps its group
 }
 
-// give enters the claim and the namespace that the operation's volume has now, where its entries have earlier
-// ones: an administrator may have reserved the volume for another claim since. What its pods wrote is that
-// claim's, also in the trash and as retained data.
+// give enters the claim and the namespace that the volume has now, for which an administrator may have reserved it
+// since. What its pods wrote is that claim's, also in the trash and as retained data.
 func (b *Batch) give(ctx context.Context, op operations.Operation, found *ledger.Occupancy) (err error) {
 	if found.Own != nil {
 		found.Own, err = b.giveEntry(ctx, op, found.Own)
@@ -294,8 +288,7 @@ func checkTakeover(op operations.Operation, found ledger.Occupancy) (taken bool,
 		fsroot.Quote(op.Path), fsroot.Quote(op.Volume), fsroot.Quote(op.TakeOver))
 }
 
-// mayRemove is whether the new entry has the right to remove the directory. A takeover gives no right that
-// the entry of the lost cluster does not have.
+// mayRemove reports the new entry's right to remove the directory. A takeover gives none that the lost cluster lacked.
 func mayRemove(op operations.Operation, isNew bool, own *ledger.Entry) bool {
 	switch {
 	case op.TakeOver == "":

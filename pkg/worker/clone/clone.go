@@ -17,8 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
-// A clone copies a volume's directory aside, while batches of other Jobs go on, and publishes the copy by one
-// rename. It has the lock of the file system only while it begins and while it publishes.
+// A clone has the lock of the file system only while it begins and while it publishes.
 //
 //	/.efs-stunnel/clones/<volume>/copy      the copy, until it is published
 //	/.efs-stunnel/clones/<volume>/links/    a name for each file with several, by its number; notes, see note
@@ -42,9 +41,9 @@ type Options struct {
 	Ended batch.Observer
 }
 
-// Clone makes the operation's volume of a copy of another one. Repeating it goes on where an earlier run has
-// stopped. What is complete by its size, its time of change, its mode and its owner is not copied again, if it has
-// not changed since the first run began or a note says that the copy is of that version.
+// Clone makes the operation's volume of a copy of another one, and goes on where an earlier run has stopped. What is
+// complete by its size, time of change, mode and owner is not copied again, if it has not changed since the first run
+// began or a note says that the copy is of that version.
 //
 //	owner entry  directory  what is done
 //	none         none       the copy is completed, then entry and directory as a setup does it
@@ -80,7 +79,6 @@ func run(ctx context.Context, f *fsroot.FileSystem, op operations.Operation, opt
 	return c.publish(ctx, summary)
 }
 
-// clone is one run.
 type clone struct {
 	System  *fsroot.FileSystem
 	op      operations.Operation
@@ -149,8 +147,7 @@ func checkClone(ctx context.Context, b *batch.Batch, op operations.Operation, fo
 	return err
 }
 
-// openSource opens the directory that is copied, if the ledger has the source as its owner, and gives the
-// group that belongs to it.
+// openSource opens the directory that is copied, if the source owns it by the ledger, and gives its group.
 func openSource(ctx context.Context, b *batch.Batch, op operations.Operation) (source *os.File, gid int, err error) {
 	entries, err := b.Ledger.Entries(ctx, op.SourcePath)
 	if err != nil {
@@ -186,7 +183,6 @@ func sourceGone(op operations.Operation, why string) *fsroot.Refusal {
 	return fsroot.Refuse(operations.SourceGone, "%s of claim %s (volume %s) cannot be copied: %s", fsroot.Quote(op.SourcePath), op.SourceClaim, op.SourceVolume, why)
 }
 
-// copy completes the copy, and says what it has.
 func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	begun, err := c.begun(ctx)
 	if err != nil {

@@ -90,8 +90,7 @@ func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
 	return d.Open(".")
 }
 
-// empty removes what is in directories of the place, as a sweep does, at the pace of the copying: the names that
-// the copy's files have beside their own, and what was part of the copy before.
+// empty removes what is in directories of the place, as a sweep does, at the pace of the copying.
 func (c *clone) empty(ctx context.Context, copying *copying, names ...string) error {
 	for _, name := range names {
 		if err := c.lock.Check(); err != nil {
@@ -118,9 +117,8 @@ func (c *clone) leave(ctx context.Context, b *batch.Batch) (note string, err err
 	return dropPlace(ctx, b, c.System, c.op.Volume)
 }
 
-// dropPlace removes the place of a copy that was published. What cannot be removed, such as the .nfs… name of a file
-// that another run has open, goes with its place to where sweeps remove everything. The volume is complete, so what
-// is left there is a note.
+// dropPlace removes the place of a published copy. What cannot be removed, such as the .nfs… name of a file that
+// another run has open, goes with it to where sweeps remove everything; the volume is complete, so that is a note.
 func dropPlace(ctx context.Context, b *batch.Batch, f *fsroot.FileSystem, volume string) (note string, err error) {
 	err = removePlace(ctx, f, volume)
 	if err != nil && !fsroot.IsStop(err) {

@@ -22,7 +22,6 @@ const (
 	maxUnflushed = 64 << 20 // of all files together, and one buffer for each
 )
 
-// writing is the writing of one copy.
 type writing struct {
 	c        *copying
 	at       string
@@ -43,7 +42,6 @@ func (w *writing) makeRoom(ctx context.Context, offset, end int64) error {
 	return w.flush(ctx, offset)
 }
 
-// wrote counts bytes.
 func (w *writing) wrote(n int64) {
 	w.bytes += n
 	w.c.unflushed.Add(n)
@@ -65,8 +63,7 @@ func (w *writing) flush(ctx context.Context, offset int64) error {
 	return nil
 }
 
-// content copies the data of a file from an offset on, until all is on the server. What is a hole in a sparse file
-// is none in its copy either.
+// content copies the data of a file from an offset on, until all is on the server. Holes stay holes.
 func (c *copying) content(ctx context.Context, at string, from, to *os.File, is *unix.Stat_t, start int64) error {
 	sparse := is.Blocks*fsroot.BlockSize < is.Size
 	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck // nothing else is put there
@@ -113,7 +110,6 @@ func (c *copying) content(ctx context.Context, at string, from, to *os.File, is 
 	return w.flush(ctx, is.Size)
 }
 
-// read reads a piece of a file of the source.
 func (c *copying) read(at string, from *os.File, into []byte, offset int64) (int, error) {
 	if err := c.System.Hook(c.System.Source, "read "+at); err != nil {
 		return 0, ofSource(err)
@@ -122,8 +118,7 @@ func (c *copying) read(at string, from *os.File, into []byte, offset int64) (int
 	return n, ofSource(err)
 }
 
-// nextData is where the next data begins, at or after an offset. Servers before NFSv4.2 do not tell: then
-// holes are read, and found by their zeros.
+// nextData is where data begins, at or after an offset. Servers before NFSv4.2 do not tell: then holes are read.
 func nextData(file *os.File, offset int64) int64 {
 	next, err := unix.Seek(int(file.Fd()), offset, unix.SEEK_DATA)
 	switch {

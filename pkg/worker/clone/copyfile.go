@@ -20,8 +20,7 @@ import (
 // changeTries is how often a file is copied that changes meanwhile. After that, its copy is what was read last.
 const changeTries = 3
 
-// create makes the copy of an entry with build. One of an earlier run that mayStay does; any other thing of the name
-// is removed.
+// create makes a copy with build, unless one of an earlier run mayStay. Any other thing of the name is removed.
 func (c *copying) create(ctx context.Context, d *folder, name string, mayStay func(copied *unix.Stat_t) bool, build func() error) (made bool, err error) {
 	err = fsroot.IgnoringEINTR(build)
 	if !errors.Is(err, fs.ErrExist) {
@@ -41,8 +40,7 @@ func (c *copying) create(ctx context.Context, d *folder, name string, mayStay fu
 	return err == nil, err
 }
 
-// isCopyOf reports whether a copy is complete, of a file with the same size and time of change: its time of change
-// is set last, after everything else is on the server.
+// isCopyOf reports whether a copy is complete: its time of change is set last, after all else is on the server.
 func isCopyOf(copied, is *unix.Stat_t) bool {
 	return copied.Mode == is.Mode && copied.Uid == is.Uid && copied.Gid == is.Gid && isSameVersion(copied, is)
 }
@@ -104,8 +102,7 @@ func (c *copying) openRegular(ctx context.Context, d *folder, name string, found
 	return from, is, nil
 }
 
-// fill copies content and attributes into a copy, from a file that is as the caller has just found it. It goes on
-// with what an earlier run has copied of the same version.
+// fill copies content and attributes of a file that is as just found, on from what an earlier run has of that version.
 func (c *copying) fill(ctx context.Context, at string, from, to *os.File, is unix.Stat_t) error {
 	c.Request(ctx, 6) // one is read and inspected, the other written, given its owner and its times, and closed
 	var made, after unix.Stat_t
@@ -152,7 +149,6 @@ func (c *copying) begin(ctx context.Context, to *os.File, is, made *unix.Stat_t,
 	return c.note(ctx, is, made)
 }
 
-// symlink copies a symbolic link as it is.
 func (c *copying) symlink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
@@ -198,8 +194,7 @@ func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 	return fsroot.SetTimesAt(d.to, name, is)
 }
 
-// setAttributes gives an open copy, which has other attributes now, what its source has; the times come last, see
-// isCopyOf.
+// setAttributes gives an open copy the attributes of its source; the times come last, see isCopyOf.
 func (c *copying) setAttributes(from, to *os.File, now unix.Stat_t, is *unix.Stat_t) error {
 	if now.Uid != is.Uid || now.Gid != is.Gid {
 		if err := fsroot.IgnoringEINTR(func() error { return unix.Fchown(int(to.Fd()), int(is.Uid), int(is.Gid)) }); err != nil {

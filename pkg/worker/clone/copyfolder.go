@@ -27,10 +27,8 @@ type folder struct {
 	users    atomic.Int64
 }
 
-// at is the path of an entry.
 func (d *folder) at(name string) string { return path.Join(d.path, name) }
 
-// open opens an entry of the source for reading.
 func (d *folder) open(name string, flags int) (*os.File, error) {
 	file, err := fsroot.OpenAt(d.from, name, unix.O_RDONLY|flags, 0)
 	return file, ofSource(err)
@@ -68,8 +66,7 @@ func (c *copying) below(ctx context.Context, parent *folder, name string, tries 
 	})
 }
 
-// again copies an entry anew, which was a directory and was replaced while it was copied. It begins with nothing:
-// files of the old and the new one may look the same, and differ.
+// again copies anew what was a directory and was replaced, from nothing: files of both may look the same, and differ.
 func (c *copying) again(ctx context.Context, parent *folder, name string, tries int) {
 	switch err := c.remove(ctx, parent, name); {
 	case err != nil:
@@ -176,9 +173,9 @@ func isFolder(is *unix.Stat_t) bool { return is.Mode&unix.S_IFMT == unix.S_IFDIR
 
 func isSameFile(a, b *unix.Stat_t) bool { return a.Ino == b.Ino && a.Dev == b.Dev }
 
-// removeExtra removes from a copy what the source does not have. A server may leave out names of a directory that
-// changes while it is listed, so it is listed again until nothing is removed. After the source was listed, it removes
-// what an earlier run may have cut, and is gone since it was done before: this run has not found its name.
+// removeExtra removes from a copy what the source does not have, until nothing is left to remove: a server may leave
+// out names of a directory that changes while it is listed. After the source was listed, it removes what an earlier run
+// may have cut, and is gone since: this run has not found its name.
 func (c *copying) removeExtra(ctx context.Context, d *folder, isListed bool) error {
 	for {
 		if _, err := d.to.Seek(0, io.SeekStart); err != nil {
@@ -214,8 +211,7 @@ func (c *copying) removeListed(ctx context.Context, d *folder, isListed bool) (s
 	return removed.Load(), nil
 }
 
-// remove removes an entry of a copy; nothing may be there. A directory is only moved aside, see clone.empty:
-// removing it takes as long as it has entries.
+// remove removes an entry of a copy, if there is one. A directory, which takes long, is only moved aside, see empty.
 func (c *copying) remove(ctx context.Context, d *folder, name string) error {
 	if err := c.System.Before(ctx, "remove "+d.at(name)); err != nil {
 		return err

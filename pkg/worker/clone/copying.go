@@ -21,16 +21,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 )
 
-// copying copies the content of one directory into another, many entries at once: over NFS each is some ten
-// round trips, and the kernel lets only one process at a time into a directory that it changes.
+// copying copies what is in one directory into another, many entries at once: over NFS each is some ten round trips.
 //
-// Tenants may change the source meanwhile, and may have made it of any width and depth. It is walked through
-// handles, so nothing outside of it is reached. Directories are read in pieces, and each is walked by the
-// goroutine that has found it, unless another one is free: what is held in memory is bounded by their depth.
+// Tenants may change the source meanwhile, and may have made it of any width and depth: it is walked through handles,
+// so that nothing outside is reached, in pieces, and by Walkers.
 //
-// What is replaced while it is copied is copied anew, and what is replaced all the time is left out; nothing is in
-// the copy that is cut. Any other error ends the run, and the next one goes on: what is complete stays, and what
-// the source no longer has is removed.
+// What is replaced while it is copied is copied anew, and left out if that goes on: nothing in the copy is cut. Any
+// other error ends the run. The next one keeps what is complete, and removes what the source no longer has.
 type copying struct {
 	*treewalk.Walkers           // beside the goroutine that runs it
 	begun             time.Time // when the first run of this clone began, by the server's clock
@@ -53,16 +50,14 @@ type copying struct {
 }
 
 const (
-	// defaultWorkers hide the round trips of an NFS server from each other.
-	defaultWorkers = 64
+	defaultWorkers = fsroot.DefaultSweepWorkers
 	// maxDepth bounds the open handles: two for each directory that a goroutine is in.
 	maxDepth = 1024
 	// defaultRate is how many requests begin in a second. Four in ten of them write, so that the clones
 	// that may run on a file system together need about the 7,000 writes of EFS in its slowest mode.
 	defaultRate = 5000
-	// placedAtOnce is how many entries of a directory have begun and are not created yet. Only one is created
-	// at a time; more than one that is being inspected meanwhile would only keep a goroutine from other
-	// directories.
+	// placedAtOnce entries of a directory are begun and not created yet: one is created at a time, and more that are
+	// inspected meanwhile would only keep goroutines from other directories.
 	placedAtOnce = 3
 	// copiedPiece is how many names of a directory are read at once.
 	copiedPiece = 256
@@ -72,8 +67,7 @@ const (
 // errReplaced is that of an entry of the source that was removed or replaced while it was copied.
 var errReplaced = errors.New("it was replaced while it was copied")
 
-// ofSource makes errReplaced of an error of the source that says so. The same errors of the copy, which only this
-// run changes, end the run.
+// ofSource makes errReplaced of an error that says so of the source. The copy, which only this run changes, has none.
 func ofSource(err error) error {
 	for _, replaced := range []error{
 		fs.ErrNotExist, syscall.ESTALE, // gone, by this client or another one
@@ -86,7 +80,6 @@ func ofSource(err error) error {
 	return err
 }
 
-// newCopying prepares a copying, which Run begins.
 func newCopying(f *fsroot.FileSystem, begun time.Time, links *linkTable, removed *os.File, o Options) *copying {
 	c := &copying{
 		Walkers: treewalk.NewWalkers(f, cmp.Or(o.Workers, defaultWorkers)-1, cmp.Or(o.Rate, defaultRate)),
@@ -120,7 +113,6 @@ func (c *copying) run(job context.Context, from, to *os.File) (cut bool, err err
 	return top.cut.Load(), cmp.Or(fsroot.Stopped(job), context.Cause(ctx))
 }
 
-// fail ends the run.
 func (c *copying) fail(d *folder, name string, err error) {
 	switch {
 	case err == nil:
@@ -167,7 +159,6 @@ func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
 	}
 }
 
-// list reads the next names of a directory.
 func (c *copying) list(d *folder) (names []string, err error) {
 	if err := c.System.Hook(c.System.Source, "list "+d.at(".")); err != nil {
 		return nil, ofSource(err)
@@ -176,15 +167,14 @@ func (c *copying) list(d *folder) (names []string, err error) {
 	return slices.DeleteFunc(names, isRemovedWhileOpen), ofSource(err)
 }
 
-// isRemovedWhileOpen reports whether a name is what a Linux NFS client gives to a file that is removed while a
-// program has it open: .nfs, and 24 digits.
+// isRemovedWhileOpen recognizes the names that a Linux NFS client gives to files that are removed while they are open.
 func isRemovedWhileOpen(name string) bool {
 	digits, ok := strings.CutPrefix(name, ".nfs")
 	return ok && len(digits) == 24 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// entries copies entries of a directory, and gives the names of those that are directories. They are begun as
-// fast as the directory lets them be created: so small files take few goroutines, and large ones many.
+// entries copies entries, and gives the names of directories among them. They are begun as fast as the directory lets
+// them be created: so small files take few goroutines, and large ones many.
 func (c *copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
 	var mu sync.Mutex
 	var working sync.WaitGroup

@@ -71,9 +71,8 @@ func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *uni
 	return err
 }
 
-// refill copies a file again, which has changed since this run or an earlier one has copied it, into the copy
-// that may have several names already. If the file is gone before that is done, all of them have a part of it, so
-// the run ends, and the next one finds that what has those names in the source is another file.
+// refill copies a file that has changed again, into the copy that may have several names already. If the file is gone
+// before that is done, all of them have a part of it, so the run ends, and the next one finds another file there.
 func (c *copying) refill(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
 	if err := c.System.BeforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
@@ -179,8 +178,7 @@ func (c *copying) note(ctx context.Context, is, copied *unix.Stat_t) error {
 	return errors.Join(err, file.Close())
 }
 
-// isNoted reports whether a copy was made, in whole or in part, of a file as it is. Without a note that can be
-// read, it was not.
+// isNoted reports whether a copy was made, in whole or in part, of a file as it is, by a note that can be read.
 func (c *copying) isNoted(is, copied *unix.Stat_t) bool {
 	shard, err := c.links.shard(is.Ino)
 	if err != nil {

@@ -55,8 +55,7 @@ func (d *Dir) Inspect(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Enter opens a directory in d. It refuses a symbolic link, and a directory that was put in the
-// place of the inspected one before it was opened.
+// Enter opens a directory in d. It refuses a symbolic link, and what has replaced the directory that was inspected.
 func (d *Dir) Enter(ctx context.Context, name string) (*Dir, error) {
 	inspected, err := d.Inspect(name)
 	if err != nil {
@@ -155,9 +154,8 @@ func (d *Dir) RenameTo(name string, to *Dir, newName string) error {
 	return nil
 }
 
-// Names lists d by name only. ReadDir on a handle of an os.Root inspects each entry to know its type,
-// one after the other, even where the kernel has given it: over NFS that is a round trip or more for
-// each. So what an entry is must follow from its name, or from what is done with it.
+// Names lists d by name only. ReadDir on a handle of an os.Root inspects each entry to know its type, even where the
+// kernel has given it: over NFS that is a round trip for each. So what an entry is must follow from its name or use.
 func (d *Dir) Names(ctx context.Context) (all []string, err error) {
 	err = d.EachName(ctx, func(some []string) error {
 		all = append(all, some...)

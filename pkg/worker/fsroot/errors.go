@@ -62,7 +62,6 @@ func Stopped(ctx context.Context) error {
 	return &StopError{Cause: context.Cause(ctx)}
 }
 
-// message is for the result of an operation that was not done.
 func (s *StopError) message() string {
 	if errors.Is(s.Cause, context.DeadlineExceeded) {
 		return "the Job's time was over before this; the next Job goes on"
@@ -88,10 +87,9 @@ func ResultOf(err error) operations.Result {
 	return operations.Result{State: operations.Failed, Reason: reason, Message: err.Error() + ": " + advice}
 }
 
-// ChangedNothing reports whether mountjob or the server refused an operation, so that nothing was
-// done. After any other error everything may be done: a soft mount gives up waiting for the reply,
-// a rename that is sent again does not find what it has already moved, and who has lost the lock does not know
-// what the next one does.
+// ChangedNothing reports whether mountjob or the server refused an operation. After any other error it may be done: a
+// soft mount gives up waiting for the reply, a rename that is sent again does not find what it has already moved, and
+// who has lost the lock does not know what the next one does.
 func ChangedNothing(err error) bool {
 	if errors.Is(err, ErrLockLost) {
 		return false
@@ -108,7 +106,6 @@ func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// classify derives the reason from the kernel's error.
 func classify(err error) (reason operations.Reason, advice string) {
 	switch {
 	case IsNoSpace(err):
@@ -127,8 +124,7 @@ func classify(err error) (reason operations.Reason, advice string) {
 // Quote shortens a path for a message.
 func Quote(p string) string { return fmt.Sprintf("%q", operations.Shorten(p, 256)) }
 
-// InParallel calls do for 0 to n-1, from several goroutines: over NFS each call waits for round
-// trips. It ends early when ctx does.
+// InParallel calls do for 0 to n-1, from several goroutines, until ctx ends: over NFS each call waits for round trips.
 func InParallel(ctx context.Context, workers, n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var working errgroup.Group

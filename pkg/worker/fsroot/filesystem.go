@@ -143,8 +143,7 @@ func (f *FileSystem) openState(ctx context.Context, options Options) (*Dir, erro
 	return state, IgnoreMissing(err)
 }
 
-// mark writes the marker unless there is one: a link, unlike a rename, replaces nothing, so
-// that of two first users one wins and both agree.
+// mark writes the marker unless there is one: a link replaces nothing, so of two first users one wins and both agree.
 func (f *FileSystem) mark(ctx context.Context, name, id string) error {
 	half := Unique(name)
 	if err := f.Before(ctx, "write "+f.State.At(name)); err != nil {
@@ -200,10 +199,8 @@ func (f *FileSystem) BeforeGrowing(ctx context.Context, step string) error {
 	return err
 }
 
-// ServerNow is the time of the file server. It alone decides what was kept long enough in the trash, and which
-// of two owners came later:
-// the clocks of the nodes and of the manager may be wrong, and several clusters may share a file
-// system. The server is asked once.
+// ServerNow is the time of the file server, which is asked once. It alone decides what was kept long enough in the
+// trash, and which of two owners came later: other clocks may be wrong, and clusters may share a file system.
 func (f *FileSystem) ServerNow(ctx context.Context) (time.Time, error) {
 	if f.ServerTime != nil {
 		return f.ServerTime(), nil
@@ -220,8 +217,8 @@ func (f *FileSystem) ServerNow(ctx context.Context) (time.Time, error) {
 	return f.serverAnswer.Add(time.Since(f.askedAt)).UTC(), nil
 }
 
-// askTime sets the times of the state directory to now, and reads them back. That needs no space on
-// the server. The request carries no time (NFSv4: SET_TO_SERVER_TIME4), so the server takes its own.
+// askTime sets the times of the state directory to the server's (NFSv4: SET_TO_SERVER_TIME4), which needs no space, and
+// reads them back.
 func (f *FileSystem) askTime(ctx context.Context) (time.Time, error) {
 	if err := f.Before(ctx, "ask the server for its time"); err != nil {
 		return time.Time{}, err

@@ -14,7 +14,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
-// nfsMagic is the type that statfs gives for an NFS mount.
 const nfsMagic = 0x6969
 
 // BlockSize is what st_blocks counts, on every Linux.
@@ -74,8 +73,7 @@ func touch(f *os.File) error {
 	return nil
 }
 
-// lastChange tells when a file was changed last, and whether it was removed, as the server knows it: an NFS client may
-// have an older answer.
+// lastChange asks the server itself when a file was changed last, and whether it was removed.
 func lastChange(f *os.File) (at unix.StatxTimestamp, isRemoved bool, err error) {
 	var is unix.Statx_t
 	err = IgnoringEINTR(func() error {

@@ -21,8 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/loop"
 )
 
-// Waits between two tries to take the lock. The kernel could wait for it, but not until a
-// deadline.
+// Waits between two tries to take the lock: the kernel would wait without a deadline.
 const (
 	firstLockWait = 5 * time.Millisecond
 	lastLockWait  = 500 * time.Millisecond
@@ -97,9 +96,8 @@ func (f *FileSystem) Lock(ctx context.Context) (*HeldLock, error) {
 	return lock, nil
 }
 
-// tmpName is the directory, in wellknown.StateDirectory, of what is not yet in its place. What is made
-// side by side has more of them: the kernel lets only one process at a time into a directory that it
-// changes, for a round trip to the server.
+// tmpName is the directory, in wellknown.StateDirectory, of what is not yet in its place. What is made side by side has
+// more: the kernel lets only one process at a time into a directory that it changes, for a round trip to the server.
 const tmpName = "tmp"
 
 // TmpDirs are directories for what is not yet in its place; each has one user at a time. A batch makes its own,
@@ -190,8 +188,7 @@ func (t *TmpDirs) Close() {
 	}
 }
 
-// Write puts a file in its place by a rename, so that no reader ever finds half of it, and what was
-// there stays until then.
+// Write puts a file in its place by a rename: no reader finds half of it, and what was there stays until then.
 func (t *TmpDirs) Write(ctx context.Context, to *Dir, name string, value any) error {
 	data, err := operations.MarshalLine(value)
 	if err == nil {

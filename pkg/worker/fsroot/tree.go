@@ -166,7 +166,6 @@ func (f *FileSystem) ListDirectories(ctx context.Context, wanted requests.Direct
 	return nil
 }
 
-// inspectPath inspects the directory at a path, and refuses what is none.
 func (f *FileSystem) inspectPath(ctx context.Context, p string) (fs.FileInfo, error) {
 	if err := operations.CheckPath(p); err != nil {
 		return nil, Refuse(operations.BadPath, "%v", err)
@@ -180,7 +179,6 @@ func (f *FileSystem) inspectPath(ctx context.Context, p string) (fs.FileInfo, er
 	return info, err
 }
 
-// directoryList is an answer that is being given.
 type directoryList struct {
 	emit  func(requests.Directory) error
 	count int
@@ -235,7 +233,6 @@ func (l *directoryList) expand(ctx context.Context, at *Dir, components []string
 	})
 }
 
-// match is an entry of a directory.
 type match struct {
 	at    *Dir
 	name  string

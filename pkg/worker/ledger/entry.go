@@ -19,8 +19,7 @@
 //	                                    tmp-2, tmp-3, … when several are made side by side; of one batch
 //
 // Everything appears in its place by one rename, complete; but for the file of a gid, whose name is what
-// counts. An owner's entry is there before the
-// directory, and goes after it.
+// counts. An owner's entry is there before the directory, and goes after it.
 package ledger
 
 import (
@@ -184,16 +183,15 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	return operations.MarshalLine(fields)
 }
 
-// IsOfEarlierNamespace reports that the namespace of the entry was deleted, and another one made with
-// its name. Clusters give the same names, with uids of their own.
+// IsOfEarlierNamespace reports that another namespace of the cluster has the name of the entry's now.
 func (e *Entry) IsOfEarlierNamespace(owner operations.Owner) bool {
 	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
 		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
 }
 
-// A bucket is a directory in the trash for what is due at one time, which is its name. So a sweep reads nothing
-// that is not due. What is due at once is in the trash itself, and so is what a full server had no space to make a
-// bucket for. No volume has the name of a bucket. The record of a directory decides when it is removed.
+// A bucket is a directory in the trash for what is due at the time that is its name: a sweep reads nothing that is not
+// due. What is due at once is in the trash itself, and so is what a full server had no space to make a bucket for. No
+// volume has the name of a bucket. The record of a directory decides when it is removed.
 const (
 	BucketAtOnce = ""
 	bucketNever  = "NEVER"

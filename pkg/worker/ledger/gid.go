@@ -20,9 +20,8 @@ import (
 // GidsName is the directory, in wellknown.StateDirectory, that has a file for each allocated gid.
 const GidsName = "gids"
 
-// Gids allocates groups for directories. A file is made for a gid before a result names it, and
-// stays as long as the range has others: data that was released, or lies in the trash, still has
-// its gid. Creating the file is what allocates, so setups allocate side by side.
+// Gids allocates groups for directories. Creating the file of a gid allocates it, so setups allocate side by side. The
+// file stays as long as the range has others: data that was released, or lies in the trash, still has its gid.
 type Gids struct {
 	Dir     *fsroot.Dir
 	ledger  *Ledger
@@ -37,7 +36,6 @@ type Gids struct {
 // ErrAlone ends an operation that can only be done while no other one runs. It starts over.
 var ErrAlone = errors.New("this operation must run alone")
 
-// gidRange has the gids that a class allows.
 type gidRange struct{ lowest, highest int }
 
 func (r gidRange) has(gid int) bool { return gid >= r.lowest && gid <= r.highest }
@@ -52,15 +50,13 @@ func NewGIDs(d *fsroot.Dir, l *Ledger, trashed func(context.Context, func(int)) 
 	return &Gids{Dir: d, ledger: l, trashed: trashed, isAlone: isAlone, listed: map[gidRange]map[int]bool{}, reclaimed: map[gidRange]bool{}}
 }
 
-// allocation says for whom a gid was allocated.
 type allocation struct {
 	Volume string `json:"volume"`
 	Path   string `json:"path"`
 }
 
-// candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
-// run died between the gid and the owner's entry finds its gid again. Low ones come first: pods with a user namespace
-// have no groups above 65,535.
+// candidates of a range, always in the same order: an operation whose last run died between the gid and the owner's
+// entry finds its gid again. Low ones come first: pods with a user namespace have no groups above 65,535.
 func (a allocation) candidates(wanted gidRange) iter.Seq[int] {
 	hash := fnv.New64a()
 	_, _ = io.WriteString(hash, a.Volume+"\x00"+a.Path) // never fails
@@ -183,8 +179,7 @@ func (g *Gids) MoveTo(ctx context.Context, gid int, op operations.Operation) err
 	return g.ledger.tmp.Write(ctx, g.Dir, strconv.Itoa(gid), mine)
 }
 
-// read says for whom a gid was allocated. A file that cannot be read gives the zero value, which is
-// that of no operation.
+// read returns the allocation of a gid. A file that cannot be read gives the zero value: that of no operation.
 func (g *Gids) read(gid int) allocation {
 	var a allocation
 	data, _, err := g.Dir.ReadSmall(strconv.Itoa(gid))
@@ -197,8 +192,8 @@ func (g *Gids) read(gid int) allocation {
 	return a
 }
 
-// reclaim frees the gids that no directory has any more. Only here the whole ledger is
-// read, while no operation changes it or has a gid without an owner's entry. The caller holds mu.
+// reclaim frees the gids that no directory has any more. It reads the whole ledger, while no operation changes it or
+// has a gid without an owner's entry. The caller holds mu.
 func (g *Gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if g.reclaimed[wanted] {
 		return nil
@@ -233,7 +228,6 @@ func (g *Gids) reclaim(ctx context.Context, wanted gidRange) error {
 	return nil
 }
 
-// used are the gids of owners and of what is in the trash.
 func (g *Gids) used(ctx context.Context) (map[int]bool, error) {
 	used := map[int]bool{}
 	_, err := g.ledger.walk(ctx, "/", func(p string) (bool, error) {
@@ -250,8 +244,7 @@ func (g *Gids) used(ctx context.Context) (map[int]bool, error) {
 	return used, err
 }
 
-// isRetained reports whether the directory for which a gid was allocated is still there with that
-// group, though no volume owns it.
+// isRetained reports whether the directory of a gid is still there with that group, though no volume owns it.
 func (g *Gids) isRetained(ctx context.Context, gid int) (bool, error) {
 	p := g.read(gid).Path
 	if p == "" {

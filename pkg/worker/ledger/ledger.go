@@ -156,8 +156,7 @@ func (l *Ledger) read(ctx context.Context, p, name string) (*Entry, error) {
 	return e, nil
 }
 
-// first is the first entry of a path, or nil. Marks of retained data that a person has removed are
-// dropped.
+// first is the first entry of a path, or nil. It drops marks of retained data that a person has removed.
 func (l *Ledger) first(ctx context.Context, p string) (*Entry, error) {
 	all, err := l.Entries(ctx, p)
 	if err != nil || len(all) == 0 {
@@ -280,8 +279,7 @@ func (l *Ledger) Rename(ctx context.Context, p string, e *Entry, state EntryStat
 	return nil
 }
 
-// Drop removes entries of an operation's path, and its directory in the ledger if it holds nothing any
-// more.
+// Drop removes entries of an operation's path, and its directory in the ledger if that is empty then.
 func (l *Ledger) Drop(ctx context.Context, p string, entries ...*Entry) error {
 	if err := l.dropEntries(ctx, p, entries...); err != nil {
 		return err
@@ -307,9 +305,8 @@ func (l *Ledger) dropEntries(ctx context.Context, p string, entries ...*Entry) e
 	return nil
 }
 
-// PruneOwn removes the directory of an operation's path if it is empty, so that the ledger below a path
-// stays small. Those above are removed at the end of the phase: other operations may be about to use
-// them.
+// PruneOwn removes the directory of an operation's path if it is empty. Those above, which other operations may be
+// about to use, are removed at the end of the phase.
 func (l *Ledger) PruneOwn(ctx context.Context, p string) error {
 	l.pruneLater(p)
 	return l.Prune(ctx, p, p)

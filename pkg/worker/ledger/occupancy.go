@@ -61,8 +61,7 @@ func (o Occupancy) Gid() int {
 	return 0
 }
 
-// IsOnly reports whether the directory of a path holds nothing but the entry e now, whatever was read
-// of it before.
+// IsOnly reports whether the directory of a path holds nothing but the entry e now, whatever was read before.
 func (l *Ledger) IsOnly(ctx context.Context, p string, e *Entry) (bool, error) {
 	d, err := l.Tree.Dir(ctx, p)
 	if err != nil {
@@ -80,7 +79,6 @@ type node struct {
 	folders map[string]bool   // all other names; what is no directory after all is an empty node; nil until read; guarded by mu
 }
 
-// change changes what was read, beside others.
 func (n *node) change(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,8 +103,7 @@ func (n *node) isEmpty() bool {
 	return len(n.entries) == 0 && len(n.folders) == 0
 }
 
-// ListOwners gives the entries of the ledger, by their paths. It changes nothing, and takes no
-// lock: what changes meanwhile may be missing.
+// ListOwners gives the entries of the ledger, by their paths, without the lock: what changes meanwhile may be missing.
 func ListOwners(ctx context.Context, f *fsroot.FileSystem, emit func(requests.Owned) error) error {
 	return EachOwner(ctx, f, func(l ListedEntry) error { return emit(l.Owned()) })
 }
@@ -125,8 +122,8 @@ func EachOwner(ctx context.Context, f *fsroot.FileSystem, visit func(ListedEntry
 	return w.all(ctx, f)
 }
 
-// EachPath visits the paths that have an owner, from the first one after a path on, in the order of comparePaths, until
-// visit wants no more. It reads the ledger without the lock. request is called before requests to the server.
+// EachPath visits the paths that have an owner, without the lock, after a path in the order of comparePaths, until
+// visit wants no more. request is called before requests to the server.
 func EachPath(ctx context.Context, f *fsroot.FileSystem, after string, workers int, request func(ctx context.Context, count int), visit func(p string) (more bool)) error {
 	w := walk{after: after, workers: workers, request: request}
 	w.visit = func(p string, at folder) (bool, error) {
@@ -169,7 +166,6 @@ type walk struct {
 	visit        func(p string, at folder) (more bool, err error)
 }
 
-// folder is a directory of the ledger, as a walk reads it.
 type folder struct {
 	dir     *fsroot.Dir // nil without folders
 	owned   bool        // its path has an owner

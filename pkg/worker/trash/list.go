@@ -55,7 +55,6 @@ func (t *Trash) list(ctx context.Context, bucket string) (contents, error) {
 	return contentsOf(bucket, names), err
 }
 
-// listAll lists the whole trash, bucket by bucket.
 func (t *Trash) listAll(ctx context.Context) (all contents, err error) {
 	names, err := t.Names(ctx)
 	if err != nil {
@@ -74,8 +73,7 @@ func (t *Trash) listAll(ctx context.Context) (all contents, err error) {
 	return all, err
 }
 
-// List gives the directories in the trash, by their paths in it. It changes nothing, and
-// takes no lock: what is moved meanwhile may be missing.
+// List gives the directories in the trash, by their paths in it, without the lock: what is moved may be missing.
 func List(ctx context.Context, f *fsroot.FileSystem, emit func(requests.Trashed) error) error {
 	d, err := f.State.Enter(ctx, path.Base(wellknown.TrashDirectory))
 	if errors.Is(err, fs.ErrNotExist) {

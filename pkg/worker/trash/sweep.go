@@ -23,11 +23,9 @@ import (
 // there, so the next sweep goes on with what a sweep that died has left, without reading records.
 const stagingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
 
-// Sweep removes what is in the trash and was kept long enough by the server's clock. It takes the
-// lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
-// goes on. What cannot be removed does not keep the rest from going.
-//
-// Directories are staged in pieces, that is, moved out of the reach of restores, while those of
+// Sweep removes what was kept long enough in the trash by the server's clock. It takes the lock only for moments, so
+// batches go on beside it, and can be stopped at any time: the next sweep goes on. What cannot be removed does not keep
+// the rest from going. Directories are staged in pieces, that is, moved out of the reach of restores, while those of
 // earlier pieces are removed.
 func Sweep(ctx context.Context, f *fsroot.FileSystem, options treewalk.Options) (operations.Swept, error) {
 	s := &sweep{system: f}
@@ -35,14 +33,12 @@ func Sweep(ctx context.Context, f *fsroot.FileSystem, options treewalk.Options) 
 	return s.run(ctx, s.stage, options)
 }
 
-// Empty removes what an administrator has selected, whether its time is over or not. It removes as
-// Sweep does, and like it goes on beside batches and can be stopped at any time.
+// Empty removes what an administrator has selected, whether its time is over or not, as Sweep does.
 func Empty(ctx context.Context, f *fsroot.FileSystem, selection requests.Selection, options treewalk.Options) (operations.Swept, error) {
 	s := &sweep{system: f, selected: func(record *Record) bool { return selection.Has(trashed(record.Slot, record)) }}
 	return s.run(ctx, s.stageSelected, options)
 }
 
-// sweep removes what is selected in the trash.
 type sweep struct {
 	system   *fsroot.FileSystem
 	workers  int
@@ -57,7 +53,6 @@ type sweep struct {
 // rest from going, unless the sweep is stopped and wants no more.
 type emitFunc func(names []string, err error) (more bool)
 
-// run removes what stage gives.
 func (s *sweep) run(ctx context.Context, stage func(context.Context, emitFunc), options treewalk.Options) (operations.Swept, error) {
 	s.workers = cmp.Or(options.Workers, fsroot.DefaultSweepWorkers)
 	defer s.close()
@@ -129,7 +124,6 @@ func (s *sweep) stageSelected(ctx context.Context, emit emitFunc) {
 	s.stagePieces(ctx, slots, emit)
 }
 
-// count counts what stays.
 func (s *sweep) count(ctx context.Context) error {
 	all, err := s.trash.listAll(ctx)
 	s.swept.Kept += len(all.directories)
@@ -180,8 +174,7 @@ func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
 	return err
 }
 
-// stageSome stages some slots under the lock. Each record is read there: the slot may have been
-// emptied, or filled again, since it was listed.
+// stageSome stages slots under the lock, and reads their records there: they may have changed since they were listed.
 func (s *sweep) stageSome(ctx context.Context, slots []string) (staged []string, err error) {
 	lock, err := s.system.Lock(ctx)
 	if err != nil {
@@ -240,8 +233,7 @@ func (s *sweep) stageOne(ctx context.Context, lock *fsroot.HeldLock, slot string
 	return name, s.trash.DropRecord(ctx, slot)
 }
 
-// waitUntil notes when the next sweep is due. NextIn is rounded up: a moment too early, sweep after
-// sweep would find that the time has not come.
+// waitUntil notes when the next sweep is due. NextIn is rounded up, or sweep after sweep would come too early.
 func (s *sweep) waitUntil(at time.Time) {
 	if s.swept.Next.IsZero() || at.Before(s.swept.Next) {
 		s.swept.Next = at
@@ -286,8 +278,7 @@ func (t *Trash) DiscardCopy(ctx context.Context, volume string, isOld func(used 
 	return name, clones.MoveTo(ctx, "discard "+place.Path, volume, staging, name)
 }
 
-// lockUnused locks the place of a copy; nil if it was used too recently. The time of change of its lock tells since
-// when no run has been there.
+// lockUnused locks the place of a copy; nil if it was used too recently, by the time of change of its lock.
 func lockUnused(place *fsroot.Dir, isOld func(used time.Time) bool) (*os.File, error) {
 	lock, err := place.OpenFile(CloneLock, os.O_RDWR|os.O_CREATE, fsroot.PrivateFile)
 	if err != nil {

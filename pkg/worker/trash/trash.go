@@ -50,7 +50,6 @@ type Record struct {
 	Forever bool   `json:"-"` // what Keep means
 }
 
-// isDue reports whether the directory may be removed.
 func (r Record) isDue(now time.Time) bool { return !r.Forever && !r.Due.After(now) }
 
 // IsAt reports whether the directory was that of a path, as far as the record knows.
@@ -167,8 +166,7 @@ func (t *Trash) linkRecord(ctx context.Context, l *ledger.Ledger, slot string, r
 	return nil
 }
 
-// foundRecord is the result of reading a record's file. record is nil if the file does not exist, or cannot be
-// decoded, which protects the directory.
+// foundRecord has a nil record if the file does not exist, or cannot be decoded, which protects the directory.
 type foundRecord struct {
 	slot   string
 	record *Record
@@ -188,7 +186,6 @@ func (t *Trash) readRecord(ctx context.Context, slot string) foundRecord {
 	return foundRecord{slot: slot, record: parseRecord(slot, data, written), there: true}
 }
 
-// readRecords reads many records at once.
 func (t *Trash) readRecords(ctx context.Context, slots []string, workers int) ([]foundRecord, error) {
 	found := make([]foundRecord, len(slots))
 	err := fsroot.InParallel(ctx, workers, len(slots), func(i int) error {
@@ -267,8 +264,7 @@ func parseRecord(slot string, data []byte, written time.Time) *Record {
 	return record
 }
 
-// entryAsRecord reads an entry of the ledger that a full server had no space to put a record beside:
-// its file has the time when the directory is due.
+// entryAsRecord reads an entry that linkRecord has made a record: its file has the time when the directory is due.
 func entryAsRecord(slot string, data []byte, written time.Time) *Record {
 	e, err := ledger.ParseEntry(recordName(volumeOf(slot)), data)
 	if err != nil {

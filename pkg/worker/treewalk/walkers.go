@@ -20,8 +20,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
 )
 
-// Walkers are the goroutines that walk trees of files together. Each walks the directories that it finds itself,
-// unless another one is free for them: so what is held in memory is bounded by the depth of the trees.
+// Walkers walk trees of files together. Each walks the directories that it finds itself, unless another one is free for
+// them: so what is held in memory is bounded by the depth of the trees.
 type Walkers struct {
 	System *fsroot.FileSystem
 	atOnce int
@@ -87,8 +87,7 @@ func (w *Walkers) Request(ctx context.Context, n int) {
 	w.System.HookRequest(n)
 }
 
-// atServer is how long an answer takes at least that comes from the server. A client that has an entry's
-// attributes from reading the directory answers in microseconds.
+// atServer is the least time of a server's answer. A client that knows an entry's attributes answers in microseconds.
 const atServer = 100 * time.Microsecond
 
 // MayRequest does what is a request to the server unless the client knows the answer. Only a request counts.
@@ -126,12 +125,12 @@ const (
 	maxErrors = 8
 )
 
-// removal empties a directory, such as the staging directory of sweeps, many branches at once: over NFS each
-// removal is a round trip, and the kernel lets only one at a time into the same directory.
+// removal empties a directory, many branches at once: over NFS each removal is a round trip, and the kernel lets only
+// one at a time into the same directory.
 //
-// A tenant may still have the tree open, and made it: it can be of any depth and width, and change
-// meanwhile. Everything is removed through handles that os.Root keeps inside the tree. Memory and
-// handles are bounded: a directory is read in pieces, and one that lies deep is moved to the top.
+// A tenant may have the tree open, and made it: it can be of any depth and width, and change meanwhile. Handles that
+// os.Root keeps inside the tree remove everything. Memory and handles are bounded: a directory is read in pieces, and
+// one that lies deep is moved to the top.
 type removal struct {
 	*Walkers
 	topDir  *fsroot.Dir
@@ -144,8 +143,7 @@ type removal struct {
 	errs  []error          // guarded by mu; the first few
 }
 
-// branch is a directory that is being emptied, and is removed when its last user leaves: the walker that reads it,
-// and its children that are there.
+// branch is a directory that is removed when its last user leaves: the walker that reads it, and its children.
 type branch struct {
 	parent *branch // nil for the top, which stays
 	name   string
@@ -235,7 +233,6 @@ func (r *removal) walk(ctx context.Context, b *branch) {
 	}
 }
 
-// open opens a branch for reading from its beginning.
 func (b *branch) open() (list *os.File, err error) {
 	if b.root == nil {
 		if b.root, err = b.parent.root.OpenRoot(b.name); err != nil {

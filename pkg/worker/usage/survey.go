@@ -44,8 +44,7 @@ const (
 	countedAhead = 1024
 )
 
-// Survey counts what each volume of the ledger uses. It reads only, and takes no lock. It can be ended at any
-// time: the next survey goes on after the last volume that was found.
+// Survey counts what each volume of the ledger uses. If it is ended, the next one goes on after the last one found.
 func Survey(ctx context.Context, f *fsroot.FileSystem, o Options) error {
 	if f.State == nil {
 		return nil // no volume was ever made here
@@ -77,7 +76,6 @@ func Survey(ctx context.Context, f *fsroot.FileSystem, o Options) error {
 	return cmp.Or(fsroot.Stopped(job), context.Cause(ctx))
 }
 
-// survey is one run.
 type survey struct {
 	*treewalk.Walkers
 	options Options
@@ -101,9 +99,7 @@ func (s *survey) countAll(ctx context.Context, counted chan<- *count) {
 	}
 }
 
-// count counts one volume. Directories are read in pieces, and each is walked by the goroutine that has found
-// it, unless another one is free: so what is held in memory is bounded by their depth, however many entries
-// they have.
+// count counts one volume. Walkers read its directories in pieces, which bounds what is held in memory.
 type count struct {
 	survey *survey
 	path   string
@@ -210,8 +206,8 @@ func (c *count) open(ctx context.Context) (*os.Root, error) {
 	return at.Root, nil
 }
 
-// maxCountDepth is how deep below a volume's directory files are counted. A volume that is deeper is reported
-// as incomplete. Paths that programs can use, of 4096 bytes, rarely have so many directories.
+// maxCountDepth is how deep files are counted; a volume that is deeper is incomplete. Paths that programs can use, of
+// 4096 bytes, rarely have so many directories.
 const maxCountDepth = 128
 
 // pieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
