@@ -121,9 +121,9 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"comma-separated `names` of Secrets for pulling it")
 	g.Add(settings.Text(&o.loops.Jobs.PriorityClassName, "class", client.CheckName("an object")), "worker-priority-class", "",
 		"priority `class` of mount Jobs, but not of sweeps and surveys; default is the cluster's, and the manifests set system-cluster-critical")
-	g.Add(settings.Parsed(&o.loops.Jobs.Tolerations, "taints", mountjobs.ParseTolerations, mountjobs.FormatTolerations), "worker-tolerations", "",
+	g.Add(settings.Parsed(&o.loops.Jobs.Tolerations, "taints", mountjobs.ParseTolerations, nil), "worker-tolerations", "",
 		"comma-separated `taints`, as key=value:effect, of nodes that take mount Jobs, sweeps and surveys nevertheless; without a value or an effect, any")
-	g.Add(settings.Parsed(&o.loops.Jobs.NodeSelector, "labels", mountjobs.ParseNodeSelector, mountjobs.FormatNodeSelector), "worker-node-selector", "",
+	g.Add(settings.Parsed(&o.loops.Jobs.NodeSelector, "labels", mountjobs.ParseNodeSelector, nil), "worker-node-selector", "",
 		"comma-separated key=value `labels` that the nodes of mount Jobs, sweeps and surveys must have; default is any node with an agent")
 	g.Rare().Add(settings.Integer(&o.loops.Batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")

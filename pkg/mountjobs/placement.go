@@ -191,22 +191,6 @@ func parseToleration(item string) (corev1.Toleration, error) {
 	return toleration, nil
 }
 
-// FormatTolerations is the inverse of ParseTolerations.
-func FormatTolerations(all []corev1.Toleration) string {
-	var items []string
-	for _, t := range all {
-		item := t.Key
-		if t.Operator == corev1.TolerationOpEqual {
-			item += "=" + t.Value
-		}
-		if t.Effect != "" {
-			item += ":" + string(t.Effect)
-		}
-		items = append(items, item)
-	}
-	return strings.Join(items, ",")
-}
-
 // ParseNodeSelector reads key=value,…: labels that a node must have.
 func ParseNodeSelector(list string) (map[string]string, error) {
 	selector, err := labels.ConvertSelectorToLabelsMap(list)
@@ -218,6 +202,3 @@ func ParseNodeSelector(list string) (map[string]string, error) {
 	}
 	return selector, nil
 }
-
-// FormatNodeSelector is the inverse of ParseNodeSelector.
-func FormatNodeSelector(selector map[string]string) string { return labels.Set(selector).String() }
