@@ -35,24 +35,17 @@ type traits struct {
 	ttl          time.Duration
 }
 
-// traits returns what a kind's Jobs may do. CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and
-// DAC_OVERRIDE works on directories that have another owner. A copy has the owners and modes of its source, a sweep
-// and a removal for an administrator set no owner, and a survey only reads.
-func (k Kind) traits() traits {
-	t := traits{component: wellknown.AppComponentMountJob, command: "run", ttl: wellknown.MountJobTTL}
-	t.capabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER"}
-	switch k {
-	case Mount:
-	case Clone:
-		t.component, t.command, t.timeout = "clone-job", "clone", wellknown.CloneTimeout
-	case Sweep:
-		t.component, t.command, t.capabilities = "sweep-job", "sweep", t.capabilities[1:]
-	case Survey:
-		t.component, t.command, t.capabilities, t.timeout = "survey-job", "survey", t.capabilities[1:2], wellknown.SurveyTimeout
-	case Ledger: // the plugin of kubectl deletes its Jobs, unless it is killed
-		t.component, t.command, t.capabilities, t.ttl = "ledger-job", "ledger", t.capabilities[1:], time.Minute
-	}
-	return t
+// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE works on directories that
+// have another owner. A copy has the owners and modes of its source, a sweep and a removal for an administrator set no
+// owner, and a survey only reads.
+var capabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER"}
+
+var kinds = map[Kind]traits{
+	Mount:  {wellknown.AppComponentMountJob, "run", capabilities, 0, wellknown.MountJobTTL},
+	Clone:  {"clone-job", "clone", capabilities, wellknown.CloneTimeout, wellknown.MountJobTTL},
+	Sweep:  {"sweep-job", "sweep", capabilities[1:], 0, wellknown.MountJobTTL},
+	Survey: {"survey-job", "survey", capabilities[1:2], wellknown.SurveyTimeout, wellknown.MountJobTTL},
+	Ledger: {"ledger-job", "ledger", capabilities[1:], 0, time.Minute}, // the plugin deletes it, unless it is killed
 }
 
 // Build returns the Job of a spec. An error means that the spec can never be a Job; a mount Job with a batch of
@@ -77,7 +70,7 @@ func (s Spec) build(name string) (*batchv1.Job, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
-	if timeout := s.Kind.traits().timeout; timeout > 0 {
+	if timeout := kinds[s.Kind].timeout; timeout > 0 {
 		s.Timeout = timeout
 	}
 	pod, annotations := s.pod(), map[string]string{}
@@ -159,7 +152,7 @@ func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec
 			// For pods that never start. It deletes the pod and its report, which the pod's own,
 			// shorter deadline does not.
 			ActiveDeadlineSeconds:   new(seconds(s.timeout() + wellknown.MountJobStartGrace)),
-			TTLSecondsAfterFinished: new(int32(s.Kind.traits().ttl / time.Second)),
+			TTLSecondsAfterFinished: new(int32(kinds[s.Kind].ttl / time.Second)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 				Spec:       pod,
@@ -179,17 +172,17 @@ func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec
 func Labels(kind Kind, fileSystemID string) map[string]string {
 	return map[string]string{
 		wellknown.LabelComponent:            wellknown.ComponentWorker,
-		wellknown.LabelAppComponent:         kind.traits().component,
+		wellknown.LabelAppComponent:         kinds[kind].component,
 		wellknown.LabelMountJobFileSystemID: fileSystemID,
 	}
 }
 
 // countLabels are the labels of a Job that count its operations, with more operations than it has.
 func countLabels(labels map[string]string, more []operations.Operation) map[string]string {
-	count := func(label string, kinds ...operations.Kind) string {
+	count := func(label string, of ...operations.Kind) string {
 		n, _ := strconv.Atoi(labels[label]) // 0 without the label
 		for _, o := range more {
-			if slices.Contains(kinds, o.Kind) {
+			if slices.Contains(of, o.Kind) {
 				n++
 			}
 		}
@@ -205,7 +198,7 @@ func countLabels(labels map[string]string, more []operations.Operation) map[stri
 func (s Spec) arguments() []string {
 	timeout := s.timeout()
 	arguments := []string{
-		s.Kind.traits().command,
+		kinds[s.Kind].command,
 		"--file-system-id=" + s.FileSystemID,
 		"--directory=" + wellknown.MountJobMountPath,
 		"--deadline=" + timeout.String(),
@@ -314,7 +307,7 @@ func (s Spec) container() corev1.Container {
 			ReadOnlyRootFilesystem:   new(true),
 			Capabilities: &corev1.Capabilities{
 				Drop: []corev1.Capability{"ALL"},
-				Add:  s.Kind.traits().capabilities,
+				Add:  slices.Clone(kinds[s.Kind].capabilities),
 			},
 		},
 	}

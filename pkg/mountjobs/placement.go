@@ -197,8 +197,5 @@ func ParseNodeSelector(list string) (map[string]string, error) {
 	if err != nil || len(metav1validation.ValidateLabels(selector, nil)) > 0 {
 		return nil, errors.New("want labels such as pool=storage, with commas between")
 	}
-	if len(selector) == 0 {
-		return nil, nil //nolint:nilnil // no selector is a result
-	}
 	return selector, nil
 }
