@@ -82,8 +82,7 @@ func decodeOnce[T any](text string, decode func([]byte) (T, error)) (T, error) {
 	return value, err
 }
 
-// Operations returns those of the batches of a mount Job that are wanted, by their numbers; nil wants all. The error
-// is ErrFormat.
+// Operations returns those of the batches of a mount Job that are wanted; nil wants all. The error is ErrFormat.
 func Operations(job *batchv1.Job, wanted func(batch int) bool) (ops []operations.Operation, err error) {
 	batches, err := Batches(job)
 	if err != nil {
@@ -269,8 +268,7 @@ func largest(most, least int, fits func(int) bool) int {
 	return least + sort.Search(most-least, func(i int) bool { return !fits(least + i + 1) })
 }
 
-// checkedTogether is how many operations are checked together: one by one takes ten times as long, and nearly
-// always all are sendable.
+// checkedTogether operations take a tenth of the time that they take one by one, and nearly always all are sendable.
 const checkedTogether = 64
 
 // checkSendable returns an error for each operation that cannot be sent.

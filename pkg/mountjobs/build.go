@@ -132,8 +132,7 @@ func (s Spec) onlyRead(pod *corev1.PodSpec) {
 	container.Resources.Limits[corev1.ResourceMemory] = resource.MustParse("64Mi")
 }
 
-// job has the annotations twice. mountjob reads the pod's, which are immutable once the Job is created. The Job's own are
-// for users and other programs.
+// job has the annotations twice: the pod's, which mountjob reads, are immutable; the Job's are for users and others.
 func (s Spec) job(name string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	labels := Labels(s.Kind, s.FileSystemID)
 	job := &batchv1.Job{

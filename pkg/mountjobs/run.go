@@ -128,8 +128,7 @@ func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTe
 	return r
 }
 
-// observeLive distinguishes a run that continues from one that is stuck. The grace period of a pod that is
-// being deleted ends at its deletionTimestamp.
+// observeLive distinguishes a run that goes on from a stuck one. A deleted pod's grace ends at its deletionTimestamp.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
 	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: deadlineOf(job, now)}}
 	if now.After(r.Until) {
@@ -220,8 +219,7 @@ func earlier(a, b time.Time) time.Time {
 // of a time in an object. Deadlines and most waits are longer; if clocks disagree, there is at most one Job a minute.
 const ClockGuard = time.Minute
 
-// Backoff returns the wait before the next try after a number of failures in a row: the first wait, then
-// twice as long each time, up to sixteen times the first.
+// Backoff returns the wait before the next try after failures in a row: twice as long each time, up to sixteen times.
 func Backoff(first time.Duration, failures int) time.Duration {
 	if failures < 1 || first <= 0 {
 		return 0

@@ -191,8 +191,7 @@ func NextNumber(kind Kind, fileSystemID string, jobs []*batchv1.Job) int {
 // ErrNotOurs is the error for a Job that the manager did not create.
 var ErrNotOurs = errors.New("the manager did not create it")
 
-// ErrFormat is the error for a Job whose operations cannot be read: they are damaged, or written by
-// another version of the manager.
+// ErrFormat is the error for operations of a Job that are damaged, or of another version of the manager.
 var ErrFormat = errors.New("its operations cannot be read by this version of the manager")
 
 // Identify parses the name of a Job. A Job is ours if its labels match its name and it has no owner.

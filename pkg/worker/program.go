@@ -34,8 +34,7 @@ type Program struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Now            func() time.Time
-	// CheckMount makes sure that a directory is an NFS mount. It is no flag: a Job that skipped
-	// it would work on an empty directory of its own container.
+	// CheckMount wants an NFS mount. It is no flag: without it a Job could work on an empty folder of its container.
 	CheckMount func(directory string) error
 	// Progress, if not nil, is called after each operation of a batch. Tests end the program there.
 	Progress func(done int)

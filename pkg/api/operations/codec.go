@@ -43,8 +43,7 @@ func Encode(operations []Operation) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. An older mountjob must not do half of what a newer manager wants: unknown fields are
-// errors.
+// Decode reads what Encode wrote, and no unknown field: an older mountjob must not do half of what a manager wants.
 func Decode(data []byte) ([]Operation, error) {
 	if len(data) > wellknown.MaxOperationsBytes {
 		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)

@@ -36,8 +36,7 @@ const (
 	Release Kind = "release"
 )
 
-// Owner is a volume and the claim that it is for. The ledger on the file system has an entry for
-// each owner of a directory.
+// Owner is a volume and the claim that it is for. The ledger has an entry for each owner of a directory.
 type Owner struct {
 	// Volume is the PersistentVolume's name.
 	Volume string `json:"volume,omitempty"`
@@ -58,8 +57,7 @@ type Directory struct {
 	Mode string `json:"mode,omitempty"`
 	UID  int    `json:"user,omitempty"`
 	GID  int    `json:"group,omitempty"`
-	// AllocateGID gives the directory a group that no other one of the file system has, from
-	// GIDMin to GIDMax.
+	// AllocateGID gives the directory a group that no other one of the file system has, from GIDMin to GIDMax.
 	AllocateGID bool `json:"allocateGID,omitempty"`
 	GIDMin      int  `json:"gidMin,omitempty"` // 0 is the default
 	GIDMax      int  `json:"gidMax,omitempty"` // 0 is the default
@@ -98,8 +96,7 @@ type Operation struct {
 
 	// Adopt, in a setup, records the owner of a directory that must exist, and changes nothing.
 	Adopt bool `json:"adopt,omitempty"`
-	// Made, with Adopt, says that the original system made the directory, so that a cleanup may
-	// remove it.
+	// Made, with Adopt, says that the original system made the directory, so that a cleanup may remove it.
 	Made bool `json:"made,omitempty"`
 	// TakeOver, with Adopt, is the uid of a cluster whose entry for this volume and claim becomes one of
 	// Cluster, and hands over the right to remove the directory, if it has it and Made is set. Without
@@ -143,8 +140,7 @@ func (o Operation) Copies() bool { return o.Kind == Clone && !o.Abandon }
 // MaxID is the highest uid and gid that every NFS server and kernel accepts.
 const MaxID = 1<<31 - 1
 
-// UnixMode is the mode of a new directory, in Unix bits. allocatedGID is 0 when the directory has
-// no group of its own.
+// UnixMode is the mode of a new directory, in Unix bits. allocatedGID is 0 without a group of its own.
 func (d Directory) UnixMode(allocatedGID int) (uint32, error) {
 	switch {
 	case d.Mode == "" && allocatedGID != 0:

@@ -16,8 +16,7 @@ type Report struct {
 	Batch int
 }
 
-// RefusedReport is the report of a batch that was not begun: every operation is NotDone, with the
-// reason and message of result.
+// RefusedReport is the report of a batch that was not begun: all is NotDone, with the reason and message of result.
 func RefusedReport(operations int, result Result) Report {
 	result.State = NotDone
 	return Report{Results: slices.Repeat([]Result{result}, operations)}
@@ -121,8 +120,7 @@ func (r Report) encode() []byte {
 	return data
 }
 
-// DecodeReport reads the report of a batch with that number of operations. A report that is damaged
-// in any way is an error, and every operation is Unknown.
+// DecodeReport reads the report of so many operations. One that is damaged in any way is an error: all are Unknown.
 func DecodeReport(message []byte, operations int) (Report, error) {
 	report, err := decodeReport(message, operations)
 	if err != nil {

@@ -65,8 +65,7 @@ type Selection struct {
 	Cluster   string   `json:"cluster"`
 	Namespace string   `json:"namespace,omitempty"` // "" is all
 	Claims    []string `json:"claims,omitempty"`    // uids; none is all
-	// Until is when the last directory was deleted that the administrator has seen in a list. Later ones
-	// stay.
+	// Until is when the last directory was deleted that the administrator has seen in a list. Later ones stay.
 	Until time.Time `json:"until"`
 }
 

@@ -164,8 +164,7 @@ func (b *Batch) doAlone(ctx context.Context, op operations.Operation) (Outcome, 
 	return b.attempt(ctx, op)
 }
 
-// forget closes the handles of directories, which no operation has in use then, and drops what was read of the
-// ledger if that is in doubt.
+// forget closes handles of directories while no operation runs, and drops what is in doubt of the ledger.
 func (b *Batch) forget(inDoubt bool) {
 	b.running.Lock()
 	defer b.running.Unlock()

@@ -8,8 +8,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
-// ownerRead returns the entry of the owner whose directory the operation's volume is to read, nil if there is none.
-// A reader is no such owner.
+// ownerRead returns the entry of the owner, who is no reader, of the directory to be read; nil is none.
 func ownerRead(op operations.Operation, found ledger.Occupancy) *ledger.Entry {
 	i := slices.IndexFunc(found.Others, func(e *ledger.Entry) bool {
 		isNamed := e.Volume == op.SourceVolume && e.ClaimUID == op.SourceClaimUID && e.Cluster == op.Cluster

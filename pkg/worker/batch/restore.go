@@ -258,8 +258,7 @@ func setAttributes(d *fsroot.Dir, name string, a attributes) error {
 	return fsroot.IgnoringEINTR(func() error { return syscall.Fchmod(int(handle.Fd()), a.mode) })
 }
 
-// Occupancy reads the entries and the directory. Retained data that is not there was removed by a
-// person, and its marks are dropped.
+// Occupancy reads the entries and the directory. It drops marks of retained data that a person has removed.
 func (b *Batch) Occupancy(ctx context.Context, op operations.Operation) (ledger.Occupancy, error) {
 	found, err := b.Ledger.Owners(ctx, op)
 	if err != nil {

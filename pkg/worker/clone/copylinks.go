@@ -145,10 +145,9 @@ func (t *linkTable) close() {
 
 func linkName(inode uint64) string { return fmt.Sprintf("%x", inode) }
 
-// A note, beside the links, says of which version of a file a copy is made, and which one. By it a later run goes
-// on with a large file where an earlier one has stopped, and knows the complete copy of a file that has changed
-// since the clone began: without a note, such a copy may be of the file as it was before, with the same size and
-// time of change.
+// A note, beside the links, says of which version of a file which copy is made. By it a later run goes on with a large
+// file where an earlier one has stopped, and knows the complete copy of a file that has changed since the clone began,
+// which may else be of the file as it was before, with the same size and time of change.
 
 // notedBytes is from which size on a file has a note: a Job may end while it is copied.
 const notedBytes = 4 * flushedBytes

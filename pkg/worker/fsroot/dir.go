@@ -23,8 +23,7 @@ type Dir struct {
 	Path   string // on the file system, for messages and steps
 }
 
-// Modes of the directories and files in wellknown.StateDirectory: whoever could read the ledger
-// would learn the names of other tenants.
+// Modes of what is in wellknown.StateDirectory: the ledger has the names of other tenants.
 const (
 	PrivateDirectory = 0o700
 	PrivateFile      = 0o600
@@ -185,8 +184,7 @@ func (d *Dir) EachName(ctx context.Context, use func([]string) error) error {
 	return Stopped(ctx)
 }
 
-// Pieces gives the names of a directory, some at a time as next has them, until io.EOF, another error, which it gives
-// too, or the end of ctx.
+// Pieces gives names of a directory, some at a time, until io.EOF, another error, which it gives, or the end of ctx.
 func Pieces(ctx context.Context, next func() ([]string, error)) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		for ctx.Err() == nil {
@@ -239,8 +237,7 @@ func (d *Dir) ReadSmall(name string) (data []byte, written time.Time, err error)
 	return data, info.ModTime(), nil
 }
 
-// IsGone says of an error of a list or a sweep, which take no lock, that something was removed since it was found.
-// If another node has removed it, the handle is stale.
+// IsGone reports whether something was removed since it was found: by another node, if its handle is stale.
 func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)
 }

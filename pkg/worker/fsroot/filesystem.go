@@ -34,14 +34,12 @@ type Options struct {
 	Aliases []string
 	// Used says that volumes are on the file system: one without a marker is another disk, and is not touched.
 	Used bool
-	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
-	// marker of a file system without one.
+	// ReadOnly is for surveys, the only work then: nothing is written, not even a missing marker.
 	ReadOnly bool
 	Hooks    Hooks
 }
 
-// FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
-// after the other; other processes, on other nodes, may have it open as well.
+// FileSystem is an open file system whose marker was checked. Other processes, on other nodes, may have it open, too.
 type FileSystem struct {
 	Root  *Dir // of the file system
 	State *Dir // wellknown.StateDirectory; nil if there is none, and none may be made

@@ -30,9 +30,8 @@ const (
 // ErrLockLost is the cause of a refusal after which this process cannot know what others have done.
 var ErrLockLost = errors.New("the lock was lost")
 
-// HeldLock is a lock that this process has. The server gives the locks of a node that is cut off for longer
-// than its lease to others. Whoever takes a lock changes the times of its file, so the node finds out when it
-// is back.
+// HeldLock is held by this process. The server gives the locks of a node that is cut off for longer than its lease to
+// others. Whoever takes a lock changes the times of its file, so the node finds out when it is back.
 type HeldLock struct {
 	*os.File
 	taken unix.StatxTimestamp // when the file was changed last, as this process has taken the lock
@@ -82,8 +81,7 @@ func (l *HeldLock) WasLost() error {
 	return Refuse(operations.Locked, "this Job was cut off from the file system, and another one has the lock since; the next try starts over").Because(ErrLockLost)
 }
 
-// Lock waits until this process alone, of all nodes and clusters, may change ledger and
-// directories. The caller closes the file to release the lock.
+// Lock waits until only this process, of all nodes and clusters, may change anything, until it closes the file.
 func (f *FileSystem) Lock(ctx context.Context) (*HeldLock, error) {
 	file, err := f.State.OpenFile(path.Base(wellknown.LockFile), os.O_RDWR|os.O_CREATE, PrivateFile)
 	if err != nil {

@@ -52,8 +52,7 @@ type Entry struct {
 	// Reads says that the volume only reads the directory: Namespace and Class are those of the owner, and Claim is
 	// the reader's.
 	Reads bool `json:"reads,omitempty"`
-	// Size is what the claim requests in bytes, 0 if unknown. nfsserver limits the directory to the largest of its
-	// owners.
+	// Size is what the claim requests in bytes, 0 if unknown. nfsserver enforces the largest of a directory's owners.
 	Size int64     `json:"size,omitempty"`
 	When time.Time `json:"when"` // distinguishes incarnations of the volume
 	// RestoredFrom is the slot of the trash where the directory was.
@@ -67,8 +66,7 @@ type Entry struct {
 	Unknown map[string]json.RawMessage `json:"-"` // fields of a later version, which are written again
 }
 
-// EntryState ends the name of an entry's file; "" is an owner. In this order the entries of a path are
-// listed.
+// EntryState ends the name of an entry's file; "" is an owner. It orders the entries of a path.
 type EntryState string
 
 // The states of entries that are no owners.
@@ -91,8 +89,7 @@ func (e *Entry) Owner() operations.Owner {
 	return operations.Owner{Volume: e.Volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
 }
 
-// IsOf reports whether the entry was made for this claim. The volume's name alone proves nothing:
-// clusters give the same names.
+// IsOf reports whether the entry was made for this claim: clusters give the same names to volumes.
 func (e *Entry) IsOf(owner operations.Owner) bool {
 	return e.Volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
 }

@@ -141,8 +141,7 @@ type ListedEntry struct {
 	fileName string
 }
 
-// Owned describes an entry. What it contains is limited: whoever is root on the file system can write
-// anything there.
+// Owned describes an entry, and limits what it contains: root on the file system can write anything there.
 func (l ListedEntry) Owned() requests.Owned {
 	name := func(text string) string { return operations.Truncate(text, wellknown.MaxComponentBytes) }
 	if l.Entry == nil {
@@ -156,8 +155,7 @@ func (l ListedEntry) Owned() requests.Owned {
 	}
 }
 
-// walk reads the ledger without the lock, so batches may change it meanwhile. Many directories are read at once: each
-// is several round trips.
+// walk reads the ledger without the lock, beside batches, many directories at once: each is several round trips.
 type walk struct {
 	after        string // the path after which it begins; "" is all
 	workers      int

@@ -98,8 +98,7 @@ func List(ctx context.Context, f *fsroot.FileSystem, emit func(requests.Trashed)
 	})
 }
 
-// trashed describes a directory. What a record contains is limited: whoever is root on the file system can
-// write anything there.
+// trashed describes a directory, and limits what its record contains: root on the file system can write anything there.
 func trashed(slot string, record *Record) requests.Trashed {
 	if record == nil {
 		return requests.Trashed{Slot: slot, Unknown: true}

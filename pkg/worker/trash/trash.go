@@ -19,8 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 )
 
-// Trash holds the directories of deleted volumes, each in a slot, with a record beside it. A slot is a path: a name
-// in a bucket.
+// Trash holds deleted directories, each in a slot, with a record beside it. A slot is a path: a name in a bucket.
 type Trash struct{ *fsroot.Dir }
 
 // Open opens the trash, and makes it if it is missing.
@@ -70,8 +69,7 @@ func recordName(slot string) string {
 	return path.Join(path.Dir(slot), wellknown.OwnerPrefix+path.Base(slot))
 }
 
-// SlotFor finds the slot of a bucket where a cleanup moves the directory, the first one that is free, or where it
-// has moved it already.
+// SlotFor finds the slot of a bucket that a cleanup moves the directory to, the first free one, or has moved it to.
 func (t *Trash) SlotFor(ctx context.Context, bucket string, op operations.Operation, own *ledger.Entry) (slot string, moved bool, err error) {
 	slot = path.Join(bucket, op.Volume)
 	for incarnation := 2; ; incarnation++ {

@@ -242,9 +242,8 @@ func (b *branch) open() (list *os.File, err error) {
 	return b.root.Open(".")
 }
 
-// leave ends one use of a branch. If it was the last one, the branch is removed, which ends a use of
-// its parent. One that is not empty after all is walked again: a tenant still writes there, or the server's
-// listing jumped because of what was removed.
+// leave ends one use of a branch. The last one removes the branch, which ends a use of its parent. One that is not
+// empty after all is walked again: a tenant still writes there, or removals made the listing jump.
 func (r *removal) leave(ctx context.Context, b *branch) {
 	for ; b.parent != nil && b.users.Add(-1) == 0; b = b.parent {
 		if ctx.Err() == nil && !b.failed.Load() && !r.removeBranch(b) {
