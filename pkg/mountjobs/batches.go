@@ -114,12 +114,7 @@ func batchNumber(annotation string) (number int, ok bool) {
 }
 
 // Later returns the later of two times.
-func Later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func Later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{b, a}, time.Time.Compare) }
 
 // AddBatch returns the changes of a mount Job's metadata that give its worker the next batch. The batches whose numbers
 // are used are removed, and so are the marks of volumes that no other batch has, or they would fill the Job of a worker

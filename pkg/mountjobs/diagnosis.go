@@ -36,7 +36,7 @@ const (
 func Diagnose(job *batchv1.Job, pod *corev1.Pod, events []corev1.Event) (reason Reason, message string) {
 	d := diagnosis{job: job, pod: pod, events: events}
 	switch {
-	case hasCondition(job, batchv1.JobComplete, batchv1.JobFailed):
+	case IsOver(job):
 		return "", ""
 	case pod == nil:
 		return d.creation()
@@ -214,14 +214,11 @@ func imageOf(pod *corev1.Pod) string {
 
 // eventsOf returns the events about an object with one of the reasons, newest first.
 func (d diagnosis) eventsOf(object metav1.Object, reasons ...string) []corev1.Event {
-	var found []corev1.Event
-	for _, event := range d.events {
+	found := slices.DeleteFunc(slices.Clone(d.events), func(event corev1.Event) bool {
 		involved := event.InvolvedObject
 		same := involved.UID == object.GetUID() || involved.UID == "" && involved.Name == object.GetName()
-		if same && slices.Contains(reasons, event.Reason) {
-			found = append(found, event)
-		}
-	}
+		return !same || !slices.Contains(reasons, event.Reason)
+	})
 	slices.SortStableFunc(found, func(a, b corev1.Event) int { return LastSeen(b).Compare(LastSeen(a)) })
 	return found
 }

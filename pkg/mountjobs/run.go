@@ -65,12 +65,9 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 // podsOf returns the pods of a Job, newest first. It compares the owner, which the Job controller sets, and not
 // labels, which any pod of the namespace may have.
 func podsOf(job *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
-	var mine []*corev1.Pod
-	for _, pod := range pods {
-		if pod != nil && pod.Namespace == job.Namespace && metav1.IsControlledBy(pod, job) {
-			mine = append(mine, pod)
-		}
-	}
+	mine := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		return pod == nil || pod.Namespace != job.Namespace || !metav1.IsControlledBy(pod, job)
+	})
 	slices.SortFunc(mine, func(a, b *corev1.Pod) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -112,10 +109,7 @@ func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 	if at := EndOf(job); !at.IsZero() && !at.Before(job.CreationTimestamp.Time) {
 		latest = earlier(latest, at)
 	}
-	if finished = earlier(finished, latest); finished.Before(job.CreationTimestamp.Time) {
-		return job.CreationTimestamp.Time
-	}
-	return finished
+	return Later(earlier(finished, latest), job.CreationTimestamp.Time)
 }
 
 func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) run {
@@ -135,7 +129,7 @@ func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
 		r.State, r.Message, r.Overdue = Stuck, "it is past its deadline and its pod has not ended", true
 		return r
 	}
-	if pod.DeletionTimestamp == nil || !hasCondition(job, batchv1.JobFailureTarget, batchv1.JobFailed) {
+	if pod.DeletionTimestamp == nil || conditionOf(job, batchv1.JobFailureTarget, batchv1.JobFailed) == nil {
 		return r
 	}
 	if now.After(pod.DeletionTimestamp.Time) {
@@ -147,7 +141,7 @@ func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
 }
 
 func observeWithoutPod(job *batchv1.Job, now time.Time) run {
-	if hasCondition(job, batchv1.JobComplete, batchv1.JobSuccessCriteriaMet) {
+	if conditionOf(job, batchv1.JobComplete, batchv1.JobSuccessCriteriaMet) != nil {
 		return run{Status: Status{State: Finished, Message: "its pod has succeeded and is gone"}}
 	}
 	if failed := conditionOf(job, batchv1.JobFailed, batchv1.JobFailureTarget); failed != nil {
@@ -168,7 +162,7 @@ func lost(node, message string) run {
 
 // IsOver reports whether the Job controller has finished a Job.
 func IsOver(job *batchv1.Job) bool {
-	return hasCondition(job, batchv1.JobComplete, batchv1.JobFailed)
+	return conditionOf(job, batchv1.JobComplete, batchv1.JobFailed) != nil
 }
 
 // EndOf returns the time at which a Job ended by its conditions; zero if they have none.
@@ -177,10 +171,6 @@ func EndOf(job *batchv1.Job) time.Time {
 		return over.LastTransitionTime.Time
 	}
 	return time.Time{}
-}
-
-func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
-	return conditionOf(job, types...) != nil
 }
 
 // conditionOf returns the first true condition of one of the types, nil if there is none.
@@ -208,12 +198,7 @@ func deadlineOf(job *batchv1.Job, now time.Time) time.Time {
 	return start.Add(deadline + terminationGraceSeconds*time.Second)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // ClockGuard is how long after a replica first saw a Job, or that it was over, it does not start the next one because
 // of a time in an object. Deadlines and most waits are longer; if clocks disagree, there is at most one Job a minute.

@@ -1,6 +1,7 @@
 package mountjobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,10 +73,7 @@ type Spec struct {
 }
 
 func (s Settings) timeout() time.Duration {
-	if s.Timeout <= 0 {
-		return wellknown.DefaultMountJobTimeout
-	}
-	return s.Timeout
+	return cmp.Or(max(s.Timeout, 0), wellknown.DefaultMountJobTimeout)
 }
 
 func (s Spec) check() error {
