@@ -159,7 +159,7 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 		return err
 	case requests.ListOwners:
 		if request.Lost != nil {
-			if err := batch.CheckGone(ctx, fileSystem, *request.Lost); err != nil {
+			if err := batch.CheckGone(ctx, fileSystem, *request.Lost, nil); err != nil {
 				return err
 			}
 		}

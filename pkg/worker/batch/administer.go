@@ -18,7 +18,7 @@ import (
 // remove a directory. emit gets each owner with what was, or would be, done.
 func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.Release, options Options, emit func(requests.Owned) error) error {
 	var found []ledger.ListedEntry
-	err := checkGone(ctx, f, requests.Lost{Cluster: release.Cluster, Force: release.Force}, func(l ledger.ListedEntry) {
+	err := CheckGone(ctx, f, requests.Lost{Cluster: release.Cluster, Force: release.Force}, func(l ledger.ListedEntry) {
 		if l.Entry.State != ledger.StateRetained {
 			found = append(found, l)
 		}
@@ -41,13 +41,8 @@ func ReleaseCluster(ctx context.Context, f *fsroot.FileSystem, release requests.
 	})
 }
 
-// CheckGone refuses a cluster that has left a mark not long ago.
-func CheckGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost) error {
-	return checkGone(ctx, f, lost, func(ledger.ListedEntry) {})
-}
-
-// checkGone also visits the cluster's entries.
-func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, visit func(ledger.ListedEntry)) error {
+// CheckGone refuses a cluster that has left a mark not long ago. It visits the cluster's entries, unless visit is nil.
+func CheckGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, visit func(ledger.ListedEntry)) error {
 	newest, of := time.Time{}, ""
 	err := ledger.EachOwner(ctx, f, func(l ledger.ListedEntry) error {
 		if l.Entry == nil || l.Entry.Cluster != lost.Cluster {
@@ -56,7 +51,9 @@ func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, vi
 		if l.Written.After(newest) {
 			newest, of = l.Written, "an owner of "+fsroot.Quote(l.Path)
 		}
-		visit(l)
+		if visit != nil {
+			visit(l)
+		}
 		return nil
 	})
 	if err != nil {
@@ -87,7 +84,7 @@ func checkGone(ctx context.Context, f *fsroot.FileSystem, lost requests.Lost, vi
 // their directories; emit gets what became of each.
 func AdoptVolumes(ctx context.Context, f *fsroot.FileSystem, adoption requests.Adoption, options Options, emit func(requests.Adopted) error) error {
 	if lost := adoption.Lost; lost != nil && lost.Cluster != adoption.Cluster {
-		if err := CheckGone(ctx, f, *lost); err != nil {
+		if err := CheckGone(ctx, f, *lost, nil); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ type Batch struct {
 	system *fsroot.FileSystem
 	lock   *fsroot.HeldLock
 	tmp    *fsroot.TmpDirs
-	trash  *trash.Trash
+	Trash  *trash.Trash
 	Data   *fsroot.Tree // the directories of volumes, and those on the way to them
 	Ledger *ledger.Ledger
 	gids   *ledger.Gids
@@ -105,7 +105,7 @@ func (b *Batch) open(ctx context.Context) (err error) {
 	if err := b.tmp.RemoveOthers(ctx); err != nil {
 		return err
 	}
-	if b.trash, err = trash.Open(ctx, b.system); err != nil {
+	if b.Trash, err = trash.Open(ctx, b.system); err != nil {
 		return err
 	}
 	b.beginPhase(ctx)
@@ -115,14 +115,14 @@ func (b *Batch) open(ctx context.Context) (err error) {
 	}
 	b.Ledger = ledger.NewLedger(b.tmp, b.Data, owners)
 	allocated, err := b.system.State.Ensure(ctx, ledger.GidsName)
-	b.gids = ledger.NewGIDs(allocated, b.Ledger, b.trash.Gids, func() bool { return b.alone })
+	b.gids = ledger.NewGIDs(allocated, b.Ledger, b.Trash.Gids, func() bool { return b.alone })
 	return err
 }
 
 // End closes the handles of a batch.
 func (b *Batch) End() {
 	b.tmp.Close()
-	b.trash.Close()
+	b.Trash.Close()
 	b.Data.Forget("/")
 	if b.Ledger != nil {
 		b.Ledger.Tree.Close()

@@ -105,13 +105,13 @@ func (b *Batch) wasTrashed(ctx context.Context, op operations.Operation) (was bo
 	if err != nil {
 		return false, err
 	}
-	err = b.trash.RecordsOf(ctx, slots[op.Volume], func(r *trash.Record) { was = was || r.IsAt(op.Path) && r.Owner.IsOf(op.Owner) })
+	err = b.Trash.RecordsOf(ctx, slots[op.Volume], func(r *trash.Record) { was = was || r.IsAt(op.Path) && r.Owner.IsOf(op.Owner) })
 	return was, err
 }
 
 // beginPhase has the trash listed at most once in a phase, with what the phases before have moved there.
 func (b *Batch) beginPhase(ctx context.Context) {
-	b.slots = sync.OnceValues(func() (map[string][]string, error) { return b.trash.SlotsByVolume(ctx) })
+	b.slots = sync.OnceValues(func() (map[string][]string, error) { return b.Trash.SlotsByVolume(ctx) })
 }
 
 func kept(op operations.Operation, reason operations.Reason, why string) Outcome {
@@ -246,16 +246,10 @@ func (b *Batch) release(ctx context.Context, op operations.Operation) (Outcome, 
 	return done, b.Ledger.Drop(ctx, op.Path, found.Own)
 }
 
-// DiscardCopy moves what a clone that was published has left to where sweeps remove everything.
-func (b *Batch) DiscardCopy(ctx context.Context, volume string) error {
-	_, err := b.trash.DiscardCopy(ctx, volume, nil)
-	return err
-}
-
 // abandon ends a clone whose claim is deleted. The copy goes where sweeps remove everything, whether it is
 // complete or not; if it was published, as the directory of any volume that is cleaned up.
 func (b *Batch) abandon(ctx context.Context, op operations.Operation) (Outcome, error) {
-	if _, err := b.trash.DiscardCopy(ctx, op.Volume, func(time.Time) bool { return true }); err != nil {
+	if _, err := b.Trash.DiscardCopy(ctx, op.Volume, func(time.Time) bool { return true }); err != nil {
 		return Outcome{}, err
 	}
 	op.Kind, op.Abandon, op.LeaveToOthers = operations.Cleanup, false, true

@@ -15,7 +15,7 @@ import (
 
 // discard moves the directory to the trash after its record: what has no record is never swept.
 func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledger.Entry) (Action, error) {
-	slot, moved, err := b.trash.SlotFor(ctx, own.Bucket, op, own)
+	slot, moved, err := b.Trash.SlotFor(ctx, own.Bucket, op, own)
 	if err != nil || moved {
 		return Trashed, err
 	}
@@ -23,7 +23,7 @@ func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledge
 	if err != nil || info == nil {
 		return Nothing, err
 	}
-	if slot, err = b.trash.Prepare(ctx, b.tmp, b.Ledger, op, own, slot); err != nil {
+	if slot, err = b.Trash.Prepare(ctx, b.tmp, b.Ledger, op, own, slot); err != nil {
 		return Nothing, err
 	}
 	parent, err := b.Data.Dir(ctx, path.Dir(op.Path))
@@ -34,7 +34,7 @@ func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledge
 	if err := b.lock.Check(); err != nil {
 		return Nothing, err
 	}
-	if err := parent.MoveTo(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.Dir, slot); err != nil {
+	if err := parent.MoveTo(ctx, "trash "+op.Path, path.Base(op.Path), b.Trash.Dir, slot); err != nil {
 		return Nothing, err
 	}
 	if err := b.checkMoved(ctx, op, slot, parent, info); err != nil {
@@ -46,15 +46,15 @@ func (b *Batch) discard(ctx context.Context, op operations.Operation, own *ledge
 // checkMoved makes sure that what was moved is what was inspected. Only a process that can write to the
 // parent can have replaced it, and what it put there is moved back.
 func (b *Batch) checkMoved(ctx context.Context, op operations.Operation, slot string, parent *fsroot.Dir, inspected os.FileInfo) error {
-	moved, err := b.trash.Inspect(slot)
+	moved, err := b.Trash.Inspect(slot)
 	if err != nil || os.SameFile(inspected, moved) {
 		return err
 	}
-	if err := b.trash.DropRecord(ctx, slot); err != nil {
+	if err := b.Trash.DropRecord(ctx, slot); err != nil {
 		return err
 	}
 	// If it cannot be moved back, it stays in the trash, where nothing without a record is swept.
-	return fsroot.Replaced(op.Path).Because(b.trash.RenameTo(slot, parent, path.Base(op.Path)))
+	return fsroot.Replaced(op.Path).Because(b.Trash.RenameTo(slot, parent, path.Base(op.Path)))
 }
 
 // checkStillLast makes sure that no volume came to own the directory before it was moved. The server
@@ -92,10 +92,10 @@ func (b *Batch) undoMove(ctx context.Context, op operations.Operation, slot stri
 	if err != nil {
 		return false, err
 	}
-	if err := b.trash.MoveTo(ctx, "move back "+op.Path, slot, parent, path.Base(op.Path)); err != nil {
+	if err := b.Trash.MoveTo(ctx, "move back "+op.Path, slot, parent, path.Base(op.Path)); err != nil {
 		return false, err
 	}
-	return true, b.trash.DropRecord(ctx, slot)
+	return true, b.Trash.DropRecord(ctx, slot)
 }
 
 // wasInUse reports whether the directory that is in a slot was at its path for an entry that is there: that of
@@ -117,7 +117,7 @@ func (b *Batch) wasInUse(found ledger.Occupancy, slot string) (bool, error) {
 		if e.RestoredFrom == "" {
 			continue
 		}
-		if _, err := b.trash.Inspect(e.RestoredFrom); err != nil {
+		if _, err := b.Trash.Inspect(e.RestoredFrom); err != nil {
 			return errors.Is(err, fs.ErrNotExist), fsroot.IgnoreMissing(err)
 		}
 	}
@@ -126,7 +126,7 @@ func (b *Batch) wasInUse(found ledger.Occupancy, slot string) (bool, error) {
 
 // resumeUndo goes on for a run that died between a late move and its undoing.
 func (b *Batch) resumeUndo(ctx context.Context, op operations.Operation, found ledger.Occupancy) (back bool, err error) {
-	slot, moved, err := b.trash.SlotFor(ctx, found.Own.Bucket, op, found.Own)
+	slot, moved, err := b.Trash.SlotFor(ctx, found.Own.Bucket, op, found.Own)
 	if err != nil || !moved {
 		return false, err
 	}

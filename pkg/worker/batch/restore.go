@@ -59,7 +59,7 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	if err := b.moveOut(ctx, op, record.Slot); err != nil {
 		return Outcome{}, b.Withdraw(ctx, op, found, e, err)
 	}
-	return DoneBy(Restored, operations.Result{GID: e.GID}), b.trash.DropRecord(ctx, record.Slot)
+	return DoneBy(Restored, operations.Result{GID: e.GID}), b.Trash.DropRecord(ctx, record.Slot)
 }
 
 // findRecord finds what a claim left in the trash, and refuses that of another cluster or namespace.
@@ -91,7 +91,7 @@ func (b *Batch) findByVolume(ctx context.Context, volume string) (*trash.Record,
 		return nil, err
 	}
 	var records []*trash.Record
-	if err := b.trash.RecordsOf(ctx, slots[volume], func(record *trash.Record) { records = append(records, record) }); err != nil {
+	if err := b.Trash.RecordsOf(ctx, slots[volume], func(record *trash.Record) { records = append(records, record) }); err != nil {
 		return nil, err
 	}
 	return b.newest(records)
@@ -103,7 +103,7 @@ func (b *Batch) newest(records []*trash.Record) (last *trash.Record, err error) 
 		if last != nil && record.Deleted.Before(last.Deleted) {
 			continue
 		}
-		_, err := b.trash.Inspect(record.Slot)
+		_, err := b.Trash.Inspect(record.Slot)
 		if fsroot.IgnoreMissing(err) != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, err
 				others = append(others, slots...)
 			}
 		}
-		err = b.trash.RecordsOf(ctx, others, func(record *trash.Record) {
+		err = b.Trash.RecordsOf(ctx, others, func(record *trash.Record) {
 			uid := record.Owner.ClaimUID
 			records[uid] = append(records[uid], record)
 		})
@@ -145,26 +145,21 @@ func (b *Batch) findByClaim(ctx context.Context, uid string) (*trash.Record, err
 var namedAfterClaim = regexp.MustCompile(`^` + wellknown.VolumePrefix + `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot string) error {
-	info, err := b.trash.Inspect(slot)
+	info, err := b.Trash.Inspect(slot)
 	if err != nil {
 		return err
 	}
-	if err := fsroot.WantDirectory(info, b.trash.At(slot)); err != nil {
+	if err := fsroot.WantDirectory(info, b.Trash.At(slot)); err != nil {
 		return err
 	}
-	return b.Place(ctx, op, "restore", b.trash.Dir, slot)
+	return b.Place(ctx, op, "restore", b.Trash.Dir, slot)
 }
 
 func (b *Batch) dropOrphan(ctx context.Context, slot string) error {
-	if _, err := b.trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := b.Trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return b.trash.DropRecord(ctx, slot)
-}
-
-type attributes struct {
-	mode     uint32
-	uid, gid int
+	return b.Trash.DropRecord(ctx, slot)
 }
 
 // makeVolume makes the directory of a volume, and those on the way to it.
@@ -177,7 +172,7 @@ func (b *Batch) makeVolume(ctx context.Context, op operations.Operation, gid int
 	if err != nil {
 		return err
 	}
-	return b.makeDirectory(ctx, parent, path.Base(op.Path), attributes{mode: mode, uid: op.UID, gid: cmp.Or(gid, op.GID)})
+	return b.makeDirectory(ctx, parent, path.Base(op.Path), mode, op.UID, cmp.Or(gid, op.GID))
 }
 
 // Place moves a complete directory to the operation's path. The locks are checked just before that.
@@ -206,12 +201,12 @@ func (b *Batch) makeShared(ctx context.Context, parent *fsroot.Dir, name string)
 	if _, err := parent.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return b.makeDirectory(ctx, parent, name, attributes{mode: 0o755})
+	return b.makeDirectory(ctx, parent, name, 0o755, 0, 0)
 }
 
 // makeDirectory makes a directory aside and renames it into place: it is never seen with the
 // wrong mode, a run that dies leaves no half-made one, and one that is there was made whole.
-func (b *Batch) makeDirectory(ctx context.Context, parent *fsroot.Dir, name string, a attributes) error {
+func (b *Batch) makeDirectory(ctx context.Context, parent *fsroot.Dir, name string, mode uint32, uid, gid int) error {
 	p := parent.At(name)
 	if err := b.system.BeforeGrowing(ctx, "make "+p); err != nil {
 		return err
@@ -225,7 +220,7 @@ func (b *Batch) makeDirectory(ctx context.Context, parent *fsroot.Dir, name stri
 	if err := tmp.Mkdir(half, fsroot.PrivateDirectory); err != nil {
 		return fmt.Errorf("making %s: %w", p, err)
 	}
-	err = setAttributes(tmp, half, a)
+	err = setAttributes(tmp, half, mode, uid, gid)
 	if err == nil {
 		err = tmp.MoveTo(ctx, "place "+p, half, parent, name)
 	}
@@ -239,7 +234,7 @@ func (b *Batch) makeDirectory(ctx context.Context, parent *fsroot.Dir, name stri
 }
 
 // setAttributes sets owner and mode through a handle, so that neither umask nor a link has a say.
-func setAttributes(d *fsroot.Dir, name string, a attributes) error {
+func setAttributes(d *fsroot.Dir, name string, mode uint32, uid, gid int) error {
 	handle, err := d.Open(name)
 	if err != nil {
 		return err
@@ -249,13 +244,13 @@ func setAttributes(d *fsroot.Dir, name string, a attributes) error {
 	if err != nil {
 		return err
 	}
-	if fsroot.UserOf(info) != a.uid || fsroot.GroupOf(info) != a.gid {
-		if err := handle.Chown(a.uid, a.gid); err != nil {
+	if fsroot.UserOf(info) != uid || fsroot.GroupOf(info) != gid {
+		if err := handle.Chown(uid, gid); err != nil {
 			return err
 		}
 	}
 	// After Chown, which drops setuid and setgid.
-	return fsroot.IgnoringEINTR(func() error { return syscall.Fchmod(int(handle.Fd()), a.mode) })
+	return fsroot.IgnoringEINTR(func() error { return syscall.Fchmod(int(handle.Fd()), mode) })
 }
 
 // Occupancy reads the entries and the directory. It drops marks of retained data that a person has removed.

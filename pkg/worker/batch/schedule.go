@@ -16,15 +16,22 @@ import (
 func (b *Batch) run(ctx context.Context, ops []operations.Operation, options Options) []operations.Result {
 	results := make([]operations.Result, len(ops))
 	var mu sync.Mutex
+	do := func(i int) {
+		start := time.Now()
+		ended := b.Do(ctx, ops[i])
+		mu.Lock()
+		defer mu.Unlock()
+		results[i] = ended.Result
+		options.Ended.report(ops[i], ended, time.Since(start))
+	}
 	for _, phase := range phases(ops) {
 		b.beginPhase(ctx)
-		runPhase(ctx, phase, cmp.Or(options.Workers, defaultWorkers), func(i int) {
-			start := time.Now()
-			ended := b.Do(ctx, ops[i])
-			mu.Lock()
-			defer mu.Unlock()
-			results[i] = ended.Result
-			options.Ended.report(ops[i], ended, time.Since(start))
+		all := context.WithoutCancel(ctx) // each operation needs its result
+		_ = fsroot.InParallel(all, cmp.Or(options.Workers, defaultWorkers), len(phase), func(n int) error {
+			for _, i := range phase[n] {
+				do(i)
+			}
+			return nil
 		})
 		b.pruneLedger(ctx, ops, slices.Concat(phase...), results, options.Ended)
 	}
@@ -49,48 +56,27 @@ func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 	}
 }
 
-// runPhase does all operations even when ctx has ended: each needs its result.
-func runPhase(ctx context.Context, sets [][]int, workers int, do func(i int)) {
-	_ = fsroot.InParallel(context.WithoutCancel(ctx), workers, len(sets), func(n int) error {
-		for _, i := range sets[n] {
-			do(i)
-		}
-		return nil
-	})
-}
-
 // kinds are the kinds of operations in the order in which they are done.
 var kinds = [...]operations.Kind{operations.Release, operations.Cleanup, operations.Clone, operations.Setup, operations.Restore}
 
-// ranks gives each operation its place in the order: a path is left before it is taken, and owners that
-// are only remembered go before what they block. Restores may have to search the trash, so setups do
-// not wait for them, but for those of a path that a restore wants too: it needs the path empty, and they
-// join it.
-func ranks(ops []operations.Operation) []int {
+// phases gives the positions of the operations as sets, by phase. A path is left before it is taken, and owners that are
+// only remembered go before what they block, so each kind is a phase. From the first restore on, all operations are one
+// set of the last one: a restore takes what any operation before it may have put into the trash. Setups do not wait for
+// that, but for those of a path that a restore wants too: it needs the path empty, and they join it.
+func phases(ops []operations.Operation) (all [][][]int) {
 	restored := map[string]bool{}
 	for _, op := range ops {
 		restored[op.Path] = restored[op.Path] || op.Kind == operations.Restore
 	}
-	all := make([]int, len(ops))
-	for i, op := range ops {
-		all[i] = slices.Index(kinds[:], op.Kind)
-		if op.Kind == operations.Setup && restored[op.Path] {
-			all[i] = len(kinds)
-		}
-	}
-	return all
-}
-
-// phases gives the positions of the operations as sets, by phase. Each kind of operation is a phase,
-// but from the first restore on, all operations are one set of the last one: a restore takes what any
-// operation before it may have put into the trash.
-func phases(ops []operations.Operation) [][][]int {
-	restore := slices.Index(kinds[:], operations.Restore)
 	byRank := map[int][]int{}
-	for i, rank := range ranks(ops) {
+	for i, op := range ops {
+		rank := slices.Index(kinds[:], op.Kind)
+		if op.Kind == operations.Setup && restored[op.Path] {
+			rank = len(kinds)
+		}
 		byRank[rank] = append(byRank[rank], i)
 	}
-	var all [][][]int
+	restore := slices.Index(kinds[:], operations.Restore)
 	for rank := -1; rank < restore; rank++ { // -1 are the operations of unknown kinds, which are refused
 		if positions := byRank[rank]; len(positions) > 0 {
 			all = append(all, independentSets(ops, positions))

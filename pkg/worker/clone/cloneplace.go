@@ -122,7 +122,7 @@ func (c *clone) leave(ctx context.Context, b *batch.Batch) (note string, err err
 func dropPlace(ctx context.Context, b *batch.Batch, f *fsroot.FileSystem, volume string) (note string, err error) {
 	err = removePlace(ctx, f, volume)
 	if err != nil && !fsroot.IsStop(err) {
-		err = b.DiscardCopy(ctx, volume)
+		_, err = b.Trash.DiscardCopy(ctx, volume, nil)
 	}
 	if err == nil || fsroot.IsStop(err) {
 		return "", err
