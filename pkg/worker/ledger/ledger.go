@@ -28,19 +28,21 @@ type Ledger struct {
 	data *fsroot.Tree // the directories of volumes
 	Tree *fsroot.Tree
 
+	nodes sync.Map // *node by path
+
 	mu       sync.Mutex
-	nodes    map[string]*node // by path; guarded by mu
-	unpruned map[string]bool  // paths where something was dropped; guarded by mu
+	unpruned map[string]bool // paths where something was dropped; guarded by mu
 }
 
 // NewLedger opens the ledger in a directory.
 func NewLedger(tmp *fsroot.TmpDirs, data *fsroot.Tree, base *fsroot.Dir) *Ledger {
-	return &Ledger{tmp: tmp, data: data, Tree: fsroot.NewTree(base, fsroot.MakePrivate), nodes: map[string]*node{}, unpruned: map[string]bool{}}
+	return &Ledger{tmp: tmp, data: data, Tree: fsroot.NewTree(base, fsroot.MakePrivate), unpruned: map[string]bool{}}
 }
 
 // node reads the directory of a path; one that is not there is an empty node.
 func (l *Ledger) node(ctx context.Context, p string) (*node, error) {
-	n := l.unreadNode(p)
+	known, _ := l.nodes.LoadOrStore(p, &node{})
+	n := known.(*node) //nolint:errcheck // nothing else is put there
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.folders != nil {
@@ -52,15 +54,6 @@ func (l *Ledger) node(ctx context.Context, p string) (*node, error) {
 	}
 	n.entries, n.folders = entries, folders
 	return n, nil
-}
-
-func (l *Ledger) unreadNode(p string) *node {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.nodes[p] == nil {
-		l.nodes[p] = &node{}
-	}
-	return l.nodes[p]
 }
 
 func (l *Ledger) list(ctx context.Context, p string) (entries map[string]*Entry, folders map[string]bool, err error) {
@@ -353,21 +346,11 @@ func (l *Ledger) Prune(ctx context.Context, p, top string) error {
 		if err != nil {
 			return err
 		}
-		l.forgetNode(p)
+		l.nodes.Delete(p)
 		parent.change(func() { delete(parent.folders, path.Base(p)) })
 	}
 	return nil
 }
 
-func (l *Ledger) forgetNode(p string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.nodes, p)
-}
-
 // Forget makes the ledger read everything again. No operation may run, and no handle be open.
-func (l *Ledger) Forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.nodes)
-}
+func (l *Ledger) Forget() { l.nodes.Clear() }
