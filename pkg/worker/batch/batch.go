@@ -102,10 +102,10 @@ func Begin(ctx context.Context, f *fsroot.FileSystem, lock *fsroot.HeldLock) (*B
 }
 
 func (b *Batch) open(ctx context.Context) (err error) {
-	if err := b.tmp.RemoveOthers(ctx); err != nil {
+	if b.Trash, err = trash.Open(ctx, b.system); err != nil {
 		return err
 	}
-	if b.Trash, err = trash.Open(ctx, b.system); err != nil {
+	if err := b.tmp.RemoveOthers(ctx); err != nil {
 		return err
 	}
 	b.beginPhase(ctx)

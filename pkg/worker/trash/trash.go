@@ -22,17 +22,10 @@ import (
 // Trash holds deleted directories, each in a slot, with a record beside it. A slot is a path: a name in a bucket.
 type Trash struct{ *fsroot.Dir }
 
-// Open opens the trash, and makes it if it is missing.
+// Open opens the trash, and makes it if it is missing. It can be closed after an error, too.
 func Open(ctx context.Context, f *fsroot.FileSystem) (*Trash, error) {
 	d, err := f.State.Ensure(ctx, path.Base(wellknown.TrashDirectory))
 	return &Trash{d}, err
-}
-
-// Close closes the handles.
-func (t *Trash) Close() {
-	if t != nil {
-		t.Dir.Close()
-	}
 }
 
 // Record says what a directory in the trash was. Its file is the slot's name with
