@@ -91,9 +91,7 @@ type clone struct {
 }
 
 func (c *clone) close() {
-	if c.source != nil {
-		_ = c.source.Close()
-	}
+	_ = c.source.Close() // nothing was written to it
 	if c.lock != nil {
 		_ = c.lock.Close()
 	}
@@ -110,8 +108,8 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 		if err != nil {
 			return err
 		}
-		if isPublished(c.op, found) {
-			published = batch.DoneBy(batch.Cloned, operations.Result{GID: found.Own.GID})
+		if own := found.Own; own != nil && own.IsOf(c.op.Owner) && own.State == "" && found.Info != nil {
+			published = batch.DoneBy(batch.Cloned, operations.Result{GID: own.GID})
 			note, err := dropPlace(ctx, b, c.System, c.op.Volume)
 			published.Message = strings.TrimPrefix(note, "; ")
 			return err
@@ -132,10 +130,6 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 		return batch.Outcome{}, err
 	}
 	return batch.Outcome{}, c.checkPlace()
-}
-
-func isPublished(op operations.Operation, found ledger.Occupancy) bool {
-	return found.Own != nil && found.Own.IsOf(op.Owner) && found.Own.State == "" && found.Info != nil
 }
 
 // checkClone refuses paths where no copy can be published. Unlike a setup, a clone never shares a directory.
@@ -283,11 +277,8 @@ func (c *clone) checkSource(ctx context.Context, b *batch.Batch) (gid int, err e
 	}
 	defer now.Close()
 	copied, err := c.source.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("inspecting the source: %w", err)
-	}
-	there, err := now.Stat()
-	if err != nil {
+	there, nowErr := now.Stat()
+	if err := errors.Join(err, nowErr); err != nil {
 		return 0, fmt.Errorf("inspecting the source: %w", err)
 	}
 	if c.cut || !os.SameFile(copied, there) {

@@ -212,11 +212,7 @@ func BucketFor(due time.Time, keep time.Duration, forever bool) string {
 		return BucketAtOnce
 	}
 	step := min(max((keep/stepsInKeep).Truncate(time.Second), smallestStep), largestStep)
-	up := due.Truncate(step)
-	if up.Before(due) {
-		up = up.Add(step)
-	}
-	return up.UTC().Format(bucketLayout)
+	return due.Add(step - 1).Truncate(step).UTC().Format(bucketLayout)
 }
 
 // BucketTime returns when a bucket is due: zero is at once, not ok never.

@@ -50,11 +50,8 @@ func (o Occupancy) All() []*Entry { return slices.Concat(o.Others, o.Retained) }
 
 // Gid is the group that belongs to the directory, as the ledger has it; 0 is none.
 func (o Occupancy) Gid() int {
-	if o.Own != nil && o.Own.GID != 0 {
-		return o.Own.GID
-	}
-	for _, e := range o.All() {
-		if e.GID != 0 {
+	for _, e := range append([]*Entry{o.Own}, o.All()...) {
+		if e != nil && e.GID != 0 {
 			return e.GID
 		}
 	}
@@ -254,10 +251,7 @@ func (at *folder) readEntry(d *fsroot.Dir, p, name string) error {
 		}
 		return err
 	}
-	e, err := ParseEntry(name, data)
-	if err != nil {
-		e = nil
-	}
+	e, _ := ParseEntry(name, data) // nil if it cannot be read
 	at.entries = append(at.entries, ListedEntry{Path: p, fileName: name, Entry: e, Written: written})
 	return nil
 }

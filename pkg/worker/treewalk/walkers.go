@@ -2,6 +2,7 @@
 package treewalk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ const paceBurst = 50 * time.Millisecond
 
 // NewWalkers returns walkers that are so many, and begin so many requests in a second; 0 is any number.
 func NewWalkers(f *fsroot.FileSystem, atOnce, perSecond int) *Walkers {
-	limit := rate.Limit(perSecond)
-	if perSecond == 0 {
-		limit = rate.Inf
-	}
+	limit := cmp.Or(rate.Limit(perSecond), rate.Inf)
 	burst := perSecond * int(paceBurst) / int(time.Second)
 	w := &Walkers{System: f, atOnce: atOnce, pace: rate.NewLimiter(limit, max(burst, 1))}
 	w.group.SetLimit(atOnce)
