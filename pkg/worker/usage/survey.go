@@ -195,14 +195,6 @@ func (c *count) open(ctx context.Context) (*os.Root, error) {
 		}
 		at = next
 	}
-	info, err := at.Inspect(".")
-	if err != nil {
-		at.Close()
-		return nil, err
-	}
-	var own tally
-	own.add(info)
-	c.add(own)
 	return at.Root, nil
 }
 
@@ -225,6 +217,9 @@ func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
 	d := &sharedRoot{Root: root}
 	d.users.Add(1)
 	defer d.leave()
+	if depth == 0 {
+		c.inspect(ctx, d, []string{"."}) // in others, they are entries
+	}
 	c.survey.Request(ctx, 1)
 	list, err := d.Open(".")
 	if err != nil {
