@@ -143,10 +143,9 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 		outcome.add(batch)
 	}
 	outcome.Report.Results = make([]operations.Result, len(outcome.Operations))
-	if r.State != Finished {
-		return outcome, nil
+	if r.State == Finished {
+		outcome.read(r)
 	}
-	outcome.read(r)
 	return outcome, nil
 }
 
@@ -217,11 +216,8 @@ func (s Status) HoldsFileSystem() bool { return s.State == Running }
 
 // BlamesNode reports whether the next try should run on another node. Every node refuses single operations alike.
 func (o Outcome) BlamesNode() bool {
-	if o.Node == "" {
-		return false
-	}
-	return o.State == Lost || o.State == Stuck ||
-		slices.ContainsFunc(o.Report.Results, func(result operations.Result) bool {
-			return result.Reason == operations.NotNFS || result.Reason == operations.IOError
-		})
+	isRefused := slices.ContainsFunc(o.Report.Results, func(result operations.Result) bool {
+		return result.Reason == operations.NotNFS || result.Reason == operations.IOError
+	})
+	return o.Node != "" && (o.State == Lost || o.State == Stuck || isRefused)
 }

@@ -85,12 +85,10 @@ func (s Settings) Takes(node *corev1.Node) bool {
 }
 
 func (s Settings) isKeptOffBy(taint corev1.Taint) bool {
-	if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-		return false
-	}
-	return !slices.ContainsFunc(s.tolerations(), func(toleration corev1.Toleration) bool {
+	tolerates := func(toleration corev1.Toleration) bool {
 		return toleration.ToleratesTaint(klog.Logger{}, &taint, false)
-	})
+	}
+	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(s.tolerations(), tolerates)
 }
 
 // AvoidsNodes reports whether a Job was created with nodes to avoid.
@@ -109,10 +107,8 @@ func FindsNoNode(pods []*corev1.Pod) bool {
 // CannotStart reports whether a Job's pod is on a node and has not started, and its root claim has lost its volume: the
 // kubelet does not find the volume any more, and the claim cannot be replaced before the pod is gone.
 func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
-	if root == nil || root.Status.Phase != corev1.ClaimLost {
-		return false
-	}
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+	isLost := root != nil && root.Status.Phase == corev1.ClaimLost
+	return isLost && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		state := ContainerOf(pod).State // the phase stays Pending while a container that others added does not start
 		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && state.Running == nil && state.Terminated == nil
 	})

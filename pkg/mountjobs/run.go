@@ -125,18 +125,15 @@ func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTe
 // observeLive distinguishes a run that goes on from a stuck one. A deleted pod's grace ends at its deletionTimestamp.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
 	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: deadlineOf(job, now)}}
-	if now.After(r.Until) {
+	switch {
+	case now.After(r.Until):
 		r.State, r.Message, r.Overdue = Stuck, "it is past its deadline and its pod has not ended", true
-		return r
-	}
-	if pod.DeletionTimestamp == nil || conditionOf(job, batchv1.JobFailureTarget, batchv1.JobFailed) == nil {
-		return r
-	}
-	if now.After(pod.DeletionTimestamp.Time) {
+	case pod.DeletionTimestamp == nil || conditionOf(job, batchv1.JobFailureTarget, batchv1.JobFailed) == nil:
+	case now.After(pod.DeletionTimestamp.Time):
 		r.State, r.Message, r.Overdue = Stuck, "its pod is being deleted and does not end", true
-		return r
+	default:
+		r.Until = earlier(r.Until, pod.DeletionTimestamp.Time)
 	}
-	r.Until = earlier(r.Until, pod.DeletionTimestamp.Time)
 	return r
 }
 

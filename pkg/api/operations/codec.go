@@ -206,8 +206,8 @@ type Batch struct {
 const MaxBatchBytes = wellknown.MaxOperationsBytes + 256
 
 // The channel between the leader and the worker of a mount Job. The worker sends its last Report, and once the leader
-// has it only the number. The leader answers with the next Batch, or after LongestPoll with no content. The worker waits
-// twice as long: when the node of its leader is lost, it ends before the next leader leads, who would have to wait.
+// has it only the number. The leader answers with the next Batch, or after LongestPoll with no content. The worker
+// waits twice as long: when the node of its leader is lost, it ends before the next one leads, who would have to wait.
 const (
 	PollPath    = "/v1/batches"
 	LongestPoll = 5 * time.Second

@@ -105,14 +105,14 @@ type Operation struct {
 	TakeOver string `json:"-"`
 	// Keep, in a cleanup, is how long the trash keeps the directory: a duration, or "forever".
 	Keep string `json:"keep,omitempty"`
-	// LeaveToOthers, in a cleanup, drops the owner although other volumes of this cluster own the directory, of which one
-	// exists. Without it the cleanup is blocked: so the manager can find owners whose volumes no longer exist.
+	// LeaveToOthers, in a cleanup, drops the owner although other volumes of this cluster own the directory, of which
+	// one exists. Without it the cleanup is blocked: so the manager can find owners whose volumes no longer exist.
 	LeaveToOthers bool `json:"leaveToOthers,omitempty"`
-	// KeepDirectory, in a cleanup, says that a volume of this cluster that is not being cleaned up uses the directory. So
-	// it stays without an entry for that volume, too, whose own cleanup may have been called off after it had ended.
+	// KeepDirectory, in a cleanup, says that a volume of this cluster that is not being cleaned up uses the directory.
+	// It stays without an entry for that volume, too, whose own cleanup may have been called off after it had ended.
 	KeepDirectory bool `json:"keepDirectory,omitempty"`
-	// Joins, in a setup, says that another volume of this cluster uses the directory, or is being set up with it. Without
-	// it, the data of all owners of this cluster counts as retained, and only claims of the same class get it.
+	// Joins, in a setup, says that another volume of this cluster uses the directory, or is being set up with it.
+	// Without it, the data of all owners of this cluster counts as retained, and only claims of the same class get it.
 	Joins bool `json:"joins,omitempty"`
 	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
 	RestoreFrom string `json:"restore,omitempty"`

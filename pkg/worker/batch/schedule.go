@@ -59,10 +59,10 @@ func (b *Batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 // kinds are the kinds of operations in the order in which they are done.
 var kinds = [...]operations.Kind{operations.Release, operations.Cleanup, operations.Clone, operations.Setup, operations.Restore}
 
-// phases gives the positions of the operations as sets, by phase. A path is left before it is taken, and owners that are
-// only remembered go before what they block, so each kind is a phase. From the first restore on, all operations are one
-// set of the last one: a restore takes what any operation before it may have put into the trash. Setups do not wait for
-// that, but for those of a path that a restore wants too: it needs the path empty, and they join it.
+// phases gives the positions of the operations as sets, by phase. A path is left before it is taken, and owners that
+// are only remembered go before what they block, so each kind is a phase. From the first restore on, all operations are
+// one set of the last one: a restore takes what any operation before it may have put into the trash. Setups do not wait
+// for that, but for those of a path that a restore wants too: it needs the path empty, and they join it.
 func phases(ops []operations.Operation) (all [][][]int) {
 	restored := map[string]bool{}
 	for _, op := range ops {

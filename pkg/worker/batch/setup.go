@@ -290,11 +290,8 @@ func checkTakeover(op operations.Operation, found ledger.Occupancy) (taken bool,
 
 // mayRemove reports the new entry's right to remove the directory. A takeover gives none that the lost cluster lacked.
 func mayRemove(op operations.Operation, isNew bool, own *ledger.Entry) bool {
-	switch {
-	case op.TakeOver == "":
+	if op.TakeOver == "" {
 		return isNew || op.Adopt && op.Made || own != nil && own.Made
-	case own == nil:
-		return false
 	}
-	return own.Made && (op.Made || own.IsOf(op.Owner))
+	return own != nil && own.Made && (op.Made || own.IsOf(op.Owner))
 }

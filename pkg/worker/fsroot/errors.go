@@ -91,14 +91,9 @@ func ResultOf(err error) operations.Result {
 // soft mount gives up waiting for the reply, a rename that is sent again does not find what it has already moved, and
 // who has lost the lock does not know what the next one does.
 func ChangedNothing(err error) bool {
-	if errors.Is(err, ErrLockLost) {
-		return false
-	}
-	if _, ok := AsRefusal(err); ok {
-		return true
-	}
+	_, refused := AsRefusal(err)
 	reason, _ := classify(err)
-	return reason != operations.IOError
+	return !errors.Is(err, ErrLockLost) && (refused || reason != operations.IOError)
 }
 
 // IsNoSpace reports whether the server has no space, or no quota, for a step.
