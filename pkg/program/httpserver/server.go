@@ -95,7 +95,7 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", report(o.Healthy))
 	mux.Handle("GET /readyz", report(o.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(&sharedGatherer{Gatherer: o.Metrics}, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(shared(o.Metrics), promhttp.HandlerOpts{
 		// One broken metric must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
@@ -112,17 +112,14 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
-// sharedGatherer gathers once for the clients that ask at the same time: there can be a hundred thousand series.
-type sharedGatherer struct {
-	prometheus.Gatherer
-	running singleflight.Group
-}
-
-// Gather implements prometheus.Gatherer.
-func (s *sharedGatherer) Gather() ([]*dto.MetricFamily, error) {
-	gathered, err, _ := s.running.Do("", func() (any, error) { return s.Gatherer.Gather() })
-	families, _ := gathered.([]*dto.MetricFamily)
-	return families, err //nolint:wrapcheck // it is the other one's
+// shared gathers once for the clients that ask at the same time: there can be a hundred thousand series.
+func shared(metrics prometheus.Gatherer) prometheus.Gatherer {
+	var running singleflight.Group
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		gathered, err, _ := running.Do("", func() (any, error) { return metrics.Gather() })
+		families, _ := gathered.([]*dto.MetricFamily)
+		return families, err
+	})
 }
 
 // local refuses clients that are not on the loopback. There is no authentication, metrics may be for a
@@ -176,16 +173,15 @@ const (
 // Limit bounds the open connections of a listener, by a number that may change. Where there are more, the client address with most of them
 // loses its oldest: a client cannot keep others from connecting, as it could where new ones wait.
 func Limit(listener net.Listener, most func() int) net.Listener {
-	return &limited{Listener: listener, most: most, open: map[string][]*connection{}}
+	return &limited{Listener: listener, most: most}
 }
 
 type limited struct {
 	net.Listener
 	most func() int
 
-	mu    sync.Mutex
-	count int                      // guarded by mu
-	open  map[string][]*connection // guarded by mu; by client address, oldest first
+	mu   sync.Mutex
+	open []*connection // guarded by mu; oldest first
 }
 
 type connection struct {
@@ -216,17 +212,20 @@ func clientOf(c net.Conn) string {
 func (l *limited) add(c *connection) (extra *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[c.client] = append(l.open[c.client], c)
-	if l.count++; l.count <= l.most() {
+	l.open = append(l.open, c)
+	if len(l.open) <= l.most() {
 		return nil
 	}
-	most := c.client
-	for client, all := range l.open {
-		if len(all) > len(l.open[most]) {
+	counts, most := map[string]int{}, c.client
+	for _, open := range l.open {
+		counts[open.client]++
+	}
+	for client, count := range counts {
+		if count > counts[most] {
 			most = client
 		}
 	}
-	return l.open[most][0]
+	return l.open[slices.IndexFunc(l.open, func(open *connection) bool { return open.client == most })]
 }
 
 // Close implements net.Conn.
@@ -238,12 +237,5 @@ func (c *connection) Close() error {
 func (l *limited) remove(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.open[c.client], c)
-	if i < 0 {
-		return // closed before
-	}
-	l.count--
-	if l.open[c.client] = slices.Delete(l.open[c.client], i, i+1); len(l.open[c.client]) == 0 {
-		delete(l.open, c.client)
-	}
+	l.open = slices.DeleteFunc(l.open, func(open *connection) bool { return open == c })
 }
