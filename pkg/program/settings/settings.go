@@ -22,9 +22,6 @@ var ErrHelp = pflag.ErrHelp
 // helpColumns is the width of a usual terminal and of a page.
 const helpColumns = 100
 
-// rareTitle is the heading of the settings that few installations need.
-const rareTitle = "Rarely needed"
-
 // Set is the settings of one program.
 type Set struct {
 	groups []*Group
@@ -36,15 +33,14 @@ type Set struct {
 
 // Group is settings that belong together in the help.
 type Group struct {
-	title string
 	set   *Set
-	flags *pflag.FlagSet
+	flags *pflag.FlagSet // named by the heading
 }
 
 // New makes an empty set.
 func New(program string) *Set {
 	s := &Set{flags: newFlagSet(program), env: map[string]string{}, origin: map[string]string{}}
-	s.rare = &Group{title: rareTitle, set: s, flags: newFlagSet(rareTitle)}
+	s.rare = &Group{s, newFlagSet("Rarely needed")}
 	return s
 }
 
@@ -62,7 +58,7 @@ func (s *Set) Program() string { return s.flags.Name() }
 
 // Group begins a group.
 func (s *Set) Group(title string) *Group {
-	g := &Group{title: title, set: s, flags: newFlagSet(title)}
+	g := &Group{s, newFlagSet(title)}
 	s.groups = append(s.groups, g)
 	return g
 }
@@ -185,7 +181,7 @@ func (s *Set) Help() string {
 		if !g.flags.HasFlags() {
 			continue
 		}
-		fmt.Fprintf(&text, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpColumns))
+		fmt.Fprintf(&text, "\n%s:\n%s", g.flags.Name(), g.flags.FlagUsagesWrapped(helpColumns))
 	}
 	return text.String()
 }
@@ -212,12 +208,7 @@ func (v *value[T]) Set(text string) error {
 }
 
 // String implements pflag.Value.
-func (v *value[T]) String() string {
-	if v.target == nil {
-		return "" // pflag compares defaults with that of a zero value
-	}
-	return v.format(*v.target)
-}
+func (v *value[T]) String() string { return v.format(*v.target) }
 
 // Type implements pflag.Value.
 func (v *value[T]) Type() string { return v.kind }
@@ -329,14 +320,11 @@ func List(target *[]string, kind string, check func(string) error) pflag.Value {
 	}, func(items []string) string { return strings.Join(items, ",") }}
 }
 
-const maxPort = 65535
-
 // CheckAddress returns an error if a text is not host:port or :port.
 func CheckAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
-	number, bad := strconv.Atoi(port)
-	if err != nil || bad != nil || number < 0 || number > maxPort {
-		return fmt.Errorf("want host:port or :port, with a port up to %d", maxPort)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+		return errors.New("want host:port or :port, with a port up to 65535")
 	}
 	return nil
 }
