@@ -49,14 +49,14 @@ type Log struct {
 
 // Add adds the settings to a group.
 func (l *Log) Add(g *settings.Group) {
-	l.Format = string(logging.Text)
+	l.Format = logging.Text
 	g.Add(settings.Parsed(&l.Level, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
 		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	g.Add(settings.OneOf(&l.Format, "format", string(logging.Text), string(logging.JSON)), "log-format", "",
+	g.Add(settings.OneOf(&l.Format, "format", logging.Text, logging.JSON), "log-format", "",
 		"`format` of log lines: text or json")
 }
 
 // New returns a logger.
 func (l Log) New(w io.Writer) *slog.Logger {
-	return logging.New(w, logging.Format(l.Format), l.Level)
+	return logging.New(w, l.Format, l.Level)
 }

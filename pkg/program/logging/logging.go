@@ -12,17 +12,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Format is how lines look.
-type Format string
-
-// Formats.
+// Formats of lines.
 const (
-	Text Format = "text" // key=value lines, which people read as they are
-	JSON Format = "json" // one object a line
+	Text = "text" // key=value, which people read as it is
+	JSON = "json" // one object a line
 )
 
 // New makes a logger.
-func New(w io.Writer, format Format, level slog.Level) *slog.Logger {
+func New(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: joined}
 	if format == JSON {
 		return slog.New(slog.NewJSONHandler(w, options))
@@ -75,7 +72,6 @@ type withoutKnown struct {
 	known func(error) bool
 }
 
-// Handle implements slog.Handler.
 func (h withoutKnown) Handle(ctx context.Context, line slog.Record) error {
 	drop := false
 	line.Attrs(func(a slog.Attr) bool {
@@ -89,12 +85,10 @@ func (h withoutKnown) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, line)
 }
 
-// WithAttrs implements slog.Handler.
 func (h withoutKnown) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return withoutKnown{h.Handler.WithAttrs(attrs), h.known}
 }
 
-// WithGroup implements slog.Handler.
 func (h withoutKnown) WithGroup(name string) slog.Handler {
 	return withoutKnown{h.Handler.WithGroup(name), h.known}
 }

@@ -55,7 +55,7 @@ func TestSeveralErrorsAreOneLine(t *testing.T) {
 		"both":      logging.Errors(errors.Join(first, second), logging.Errors()),
 		"wrapped":   fmt.Errorf("%w", logging.Errors(logging.Errors(first), second)),
 	} {
-		for _, format := range []logging.Format{logging.Text, logging.JSON} {
+		for _, format := range []string{logging.Text, logging.JSON} {
 			var out bytes.Buffer
 			logging.New(&out, format, slog.LevelInfo).Error("failed", "err", err)
 			if !strings.Contains(out.String(), `"first; second"`) || !errors.Is(err, second) {
