@@ -16,8 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 )
 
-// Kinds and resources of the objects that our programs write, and users read. They are cluster-scoped and
-// have no spec.
+// Kinds and resources of the objects that our programs write, and users read.
 const (
 	FileSystemKind       = "FileSystem"
 	FileSystemResource   = "filesystems"
@@ -27,14 +26,17 @@ const (
 	InstallationResource = "installations"
 )
 
-// FileSystem shows what the manager knows of a file system. Its name is the target's id, and it is the installation's
-// that wellknown.LabelInstallation names.
-type FileSystem struct {
+// Observed is an object of these. It is cluster-scoped and has no spec.
+type Observed[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	Status FileSystemStatus `json:"status,omitzero"`
+	Status S `json:"status,omitzero"`
 }
+
+// FileSystem shows what the manager knows of a file system. Its name is the target's id, and it is the installation's
+// that wellknown.LabelInstallation names.
+type FileSystem = Observed[FileSystemStatus]
 
 // Sources of a file system.
 const (
@@ -60,12 +62,7 @@ type MountTarget struct {
 
 // NodeTunnels shows what the agent of a node knows of its tunnels. It has the node's name, and the node
 // owns it.
-type NodeTunnels struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitzero"`
-
-	Status NodeTunnelsStatus `json:"status,omitzero"`
-}
+type NodeTunnels = Observed[NodeTunnelsStatus]
 
 // MaxTunnels bounds the tunnels in a NodeTunnels. Those with problems come first.
 const MaxTunnels = 100
@@ -110,12 +107,7 @@ type Cause struct {
 }
 
 // Installation shows what concerns the whole installation. Its name is the installation's namespace.
-type Installation struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitzero"`
-
-	Status InstallationStatus `json:"status,omitzero"`
-}
+type Installation = Observed[InstallationStatus]
 
 // InstallationStatus is written by the leading manager.
 type InstallationStatus struct {
