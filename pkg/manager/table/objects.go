@@ -155,16 +155,15 @@ func (c *Controller) readObjects(ctx context.Context) (err error) {
 	if memory.reported == nil {
 		memory.reported = map[string]string{}
 	}
-	memory.fileSystems, err = readAll(ctx, c, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) v1alpha1.FileSystemStatus { return o.Status },
-		func(object *unstructured.Unstructured) bool {
-			if installationOf(object) == c.options.Namespace {
-				return true
-			}
-			memory.foreign[object.GetName()] = object
-			return false
-		})
+	memory.fileSystems, err = readAll[v1alpha1.FileSystemStatus](ctx, c, v1alpha1.FileSystems(), func(object *unstructured.Unstructured) bool {
+		if installationOf(object) == c.options.Namespace {
+			return true
+		}
+		memory.foreign[object.GetName()] = object
+		return false
+	})
 	if err == nil {
-		memory.installations, err = readAll(ctx, c, v1alpha1.Installations(), func(o *v1alpha1.Installation) v1alpha1.InstallationStatus { return o.Status },
+		memory.installations, err = readAll[v1alpha1.InstallationStatus](ctx, c, v1alpha1.Installations(),
 			func(*unstructured.Unstructured) bool { return true })
 	}
 	if err == nil {
@@ -178,8 +177,8 @@ func installationOf(object *unstructured.Unstructured) string {
 }
 
 // readAll reads the status of the objects that are kept, by name. One that cannot be read is written anew.
-func readAll[T, S any](
-	ctx context.Context, c *Controller, resource schema.GroupVersionResource, statusOf func(*T) S, keep func(*unstructured.Unstructured) bool,
+func readAll[S any](
+	ctx context.Context, c *Controller, resource schema.GroupVersionResource, keep func(*unstructured.Unstructured) bool,
 ) (map[string]S, error) {
 	list, err := c.options.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -187,18 +186,17 @@ func readAll[T, S any](
 	}
 	all := map[string]S{}
 	for i := range list.Items {
-		if item := &list.Items[i]; keep(item) {
-			all[item.GetName()] = statusOrZero(item, statusOf)
+		item := &list.Items[i]
+		if !keep(item) {
+			continue
 		}
+		var kept S
+		if typed, err := v1alpha1.Read[v1alpha1.Observed[S]](item); err == nil {
+			kept = typed.Status
+		}
+		all[item.GetName()] = kept
 	}
 	return all, nil
-}
-
-func statusOrZero[T, S any](object *unstructured.Unstructured, statusOf func(*T) S) (s S) {
-	if typed, err := v1alpha1.Read[T](object); err == nil {
-		s = statusOf(typed)
-	}
-	return s
 }
 
 // writeChanged writes each status that differs from that of before, and records it there.
