@@ -32,19 +32,14 @@ const (
 // AsExpected is the reason of a condition of an API object while nothing is wrong.
 const AsExpected = "AsExpected"
 
-// TypesOf lists the conditions in the status of the API object that is about a kind of subject.
-func TypesOf(kind Kind) []string {
-	switch kind {
-	case FileSystem:
-		return []string{Usable, Listed, RootVolumeReady, Swept, Surveyed, AuthorityValid, SizesEnforced}
-	case Node:
-		return []string{Ready, PortsFree, TableServed, TunnelsServe}
-	case Installation:
-		return []string{DiscoveryWorks, TableStored, IdentityMatches, VolumesCorrect, ClockRight}
-	case Volume, Tunnel, MountTarget:
-	}
-	return nil
+var typesOf = map[Kind][]string{
+	FileSystem:   {Usable, Listed, RootVolumeReady, Swept, Surveyed, AuthorityValid, SizesEnforced},
+	Node:         {Ready, PortsFree, TableServed, TunnelsServe},
+	Installation: {DiscoveryWorks, TableStored, IdentityMatches, VolumesCorrect, ClockRight},
 }
+
+// TypesOf lists the conditions in the status of the API object that is about a kind of subject.
+func TypesOf(kind Kind) []string { return typesOf[kind] }
 
 // AgentNotReady is the reason of a node whose agent does not do everything for its tunnels yet.
 const AgentNotReady = "AgentNotReady"
@@ -55,47 +50,45 @@ const ClockWrong = "ClockWrong"
 // reason says what is known of all conditions with it.
 type reason struct {
 	conditionType string // that it makes False
-	ended         string // the event when it ends
 	remedy        string // what an administrator does about it
 }
 
 var reasons = map[string]reason{
-	wellknown.EventFileSystemUnusable: {Usable, "", "usually create a mount target in the cluster's VPC"},
-	wellknown.EventOutOfPorts:         {Usable, "", "raise --stunnel-port-count of the manager"},
-	wellknown.EventTableFull:          {Usable, "", "restrict discovery with --file-system-ids or --file-system-tags"},
-	wellknown.EventAddressConflict:    {Usable, "", "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
-	wellknown.EventServerNotReady:     {Usable, "", "what the message says: usually a full disk, or a node that is dead"},
-	wellknown.EventSizesNotEnforced:   {SizesEnforced, "", "what the message says: usually a disk with xfs, mounted with prjquota; or leave out nfs-server-quotas"},
-	wellknown.EventAuthorityEnds:      {AuthorityValid, "", "put the new authority beside the old one into ca_certificates, then renew the server's certificate"},
-	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
-	wellknown.EventFileSystemMissing: {Listed, "",
+	wellknown.EventFileSystemUnusable: {Usable, "usually create a mount target in the cluster's VPC"},
+	wellknown.EventOutOfPorts:         {Usable, "raise --stunnel-port-count of the manager"},
+	wellknown.EventTableFull:          {Usable, "restrict discovery with --file-system-ids or --file-system-tags"},
+	wellknown.EventAddressConflict:    {Usable, "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
+	wellknown.EventServerNotReady:     {Usable, "what the message says: usually a full disk, or a node that is dead"},
+	wellknown.EventSizesNotEnforced:   {SizesEnforced, "what the message says: usually a disk with xfs, mounted with prjquota; or leave out nfs-server-quotas"},
+	wellknown.EventAuthorityEnds:      {AuthorityValid, "put the new authority beside the old one into ca_certificates, then renew the server's certificate"},
+	wellknown.EventPortConflict:       {Usable, "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
+	wellknown.EventFileSystemMissing: {Listed,
 		"aws efs describe-file-systems --file-system-id ID; check --file-system-ids, --file-system-tags and the account"},
-	wellknown.EventServerMissing:      {Listed, "", "create the server's Service again, as the component nfs-server has it"},
-	wellknown.EventRootVolumeConflict: {RootVolumeReady, "", "delete or move the object that the message names, or remove the other installation"},
+	wellknown.EventServerMissing:      {Listed, "create the server's Service again, as the component nfs-server has it"},
+	wellknown.EventRootVolumeConflict: {RootVolumeReady, "delete or move the object that the message names, or remove the other installation"},
 
-	wellknown.EventSweepFailed:  {Swept, "", "the log of the sweep Job; it is retried"},
-	wellknown.EventSurveyFailed: {Surveyed, "", "the log of the survey Job; it is retried"},
+	wellknown.EventSweepFailed:  {Swept, "the log of the sweep Job; it is retried"},
+	wellknown.EventSurveyFailed: {Surveyed, "the log of the survey Job; it is retried"},
 
-	wellknown.EventDiscoveryFailed:     {DiscoveryWorks, "", "what the message advises: IAM permissions, credentials, network of the manager"},
-	wellknown.EventFileSystemsExcluded: {DiscoveryWorks, "", "what the message says, or change --file-system-tags or --file-system-ids of the manager"},
-	wellknown.EventServerRefused:       {DiscoveryWorks, "", "correct the Service that the message names"},
-	wellknown.EventTableNotStored:      {TableStored, "", "what the message says: size, a policy or webhook, or a permission of the manager's Role"},
-	wellknown.EventTableUnreadable:     {TableStored, "", "correct the ConfigMap that the message names"},
-	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "", "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},
-	wellknown.EventMountOptionHarmful:  {VolumesCorrect, "", "correct spec.mountOptions of the volumes, and restart pods that use them"},
+	wellknown.EventDiscoveryFailed:     {DiscoveryWorks, "what the message advises: IAM permissions, credentials, network of the manager"},
+	wellknown.EventFileSystemsExcluded: {DiscoveryWorks, "what the message says, or change --file-system-tags or --file-system-ids of the manager"},
+	wellknown.EventServerRefused:       {DiscoveryWorks, "correct the Service that the message names"},
+	wellknown.EventTableNotStored:      {TableStored, "what the message says: size, a policy or webhook, or a permission of the manager's Role"},
+	wellknown.EventTableUnreadable:     {TableStored, "correct the ConfigMap that the message names"},
+	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},
+	wellknown.EventMountOptionHarmful:  {VolumesCorrect, "correct spec.mountOptions of the volumes, and restart pods that use them"},
 
-	ClockWrong: {ClockRight, "", "set the clock of the leader's node: its time service"},
+	ClockWrong: {ClockRight, "set the clock of the leader's node: its time service"},
 
-	AgentNotReady:                          {Ready, "", "what the message says; the logs of the node's agent and supervisor"},
-	wellknown.EventTableMissing:            {TableServed, "", "none while a manager leads: it rebuilds the table"},
-	wellknown.EventPortInEphemeralRange:    {PortsFree, "", "reserve the ports on the node: net.ipv4.ip_local_reserved_ports"},
-	wellknown.EventPortTaken:               {TunnelsServe, "", "stop the process that has the port (on the node: ss -tnlp)"},
-	wellknown.EventPortHijacked:            {TunnelsServe, "", "delete the pod with this hostPort, or the Service with this nodePort"},
-	wellknown.EventTargetUnusable:          {TunnelsServe, "", "correct the target in the table, or what the message names"},
-	wellknown.EventConfigurationRefused:    {TunnelsServe, "", "mount EFS_CA_FILE into both containers"},
-	wellknown.EventClientCertificateFailed: {TunnelsServe, "", "what the message says: usually the credentials of the agents"},
-	wellknown.EventTunnelUnhealthy: {TunnelsServe, wellknown.EventTunnelHealthy,
-		"check the mount target: security group (TCP 2049), routes, its state in AWS"},
+	AgentNotReady:                          {Ready, "what the message says; the logs of the node's agent and supervisor"},
+	wellknown.EventTableMissing:            {TableServed, "none while a manager leads: it rebuilds the table"},
+	wellknown.EventPortInEphemeralRange:    {PortsFree, "reserve the ports on the node: net.ipv4.ip_local_reserved_ports"},
+	wellknown.EventPortTaken:               {TunnelsServe, "stop the process that has the port (on the node: ss -tnlp)"},
+	wellknown.EventPortHijacked:            {TunnelsServe, "delete the pod with this hostPort, or the Service with this nodePort"},
+	wellknown.EventTargetUnusable:          {TunnelsServe, "correct the target in the table, or what the message names"},
+	wellknown.EventConfigurationRefused:    {TunnelsServe, "mount EFS_CA_FILE into both containers"},
+	wellknown.EventClientCertificateFailed: {TunnelsServe, "what the message says: usually the credentials of the agents"},
+	wellknown.EventTunnelUnhealthy:         {TunnelsServe, "check the mount target: security group (TCP 2049), routes, its state in AWS"},
 }
 
 // TypeOf returns the type that a condition makes False in the status of an API object. An agent's table is
@@ -109,8 +102,8 @@ func (c Condition) TypeOf() string {
 
 // EndedEvent returns the reason of the event that says that a condition has ended.
 func EndedEvent(of string) string {
-	if event := reasons[of].ended; event != "" {
-		return event
+	if of == wellknown.EventTunnelUnhealthy {
+		return wellknown.EventTunnelHealthy
 	}
 	return wellknown.EventProblemEnded
 }
