@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
@@ -67,11 +68,15 @@ type Election struct {
 
 // New sends no request. The error is about the options.
 func New(o Options) (*Election, error) {
+	restored := make(chan struct{})
 	e := &Election{
-		options: o, leases: &leases{LeasesGetter: o.Requests.CoordinationV1(), restored: make(chan struct{})},
-		health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance),
+		options: o, health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance),
+		leases: &leases{
+			LeaseInterface: o.Requests.CoordinationV1().Leases(o.Namespace),
+			restored:       restored, restore: sync.OnceFunc(func() { close(restored) }),
+		},
 	}
-	if _, err := leaderelection.NewLeaderElector(e.config(o.RetryPeriod, func() {})); err != nil {
+	if _, err := leaderelection.NewLeaderElector(e.config(o.RetryPeriod, func() {}, func() {})); err != nil {
 		return nil, fmt.Errorf("preparing the election of %s: %w", o.Identity, err)
 	}
 	return e, nil
@@ -89,36 +94,33 @@ func (e *Election) Check() error { return e.health.Check(nil) }
 // at once, and when etcd was restored ErrRestored. The process must exit then, to interrupt the work.
 func (e *Election) Run(ctx context.Context, work func(context.Context) error) error {
 	won, err := e.await(ctx)
-	if won == nil || err != nil {
+	if won == nil {
 		return err
 	}
 	// The leader continues with an elector at its own pace, which renews the Lease first.
 	won.stop()
 	t, err := e.elect(ctx, e.options.RetryPeriod, nil)
-	if t == nil || err != nil {
+	if t == nil {
 		return err
 	}
 	return e.lead(ctx, t, work)
 }
 
 // await runs electors of a standby until one wins. It returns nil if the context ends before.
-func (e *Election) await(ctx context.Context) (*term, error) {
+func (e *Election) await(ctx context.Context) (won *term, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	released := e.watchReleases(watching)
-	for ctx.Err() == nil {
-		t, err := e.elect(ctx, e.options.RetryPeriod/standbyFactor, released)
-		if t != nil || err != nil {
-			return t, err
-		}
-		// The Lease was released. A new elector tries at once, where the old one would wait for its period.
+	for won == nil && err == nil && ctx.Err() == nil {
+		// After a release, a new elector tries at once, where the old one would wait for its period.
+		won, err = e.elect(ctx, e.options.RetryPeriod/standbyFactor, released)
 	}
-	return nil, nil
+	return won, err
 }
 
 // term is one run of client-go's elector, which waits for the Lease and then holds it.
 type term struct {
-	over chan struct{} // closed when the elector has returned
+	over chan struct{} // closed when the elector has ended
 	stop func()        // returns when it has
 }
 
@@ -126,16 +128,13 @@ type term struct {
 // Lease before. The elector's context outlives ours: the Lease must be renewed until the work has ended.
 func (e *Election) elect(ctx context.Context, period time.Duration, released <-chan struct{}) (*term, error) {
 	elected, over := make(chan struct{}), make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(e.config(period, func() { close(elected) }))
+	elector, err := leaderelection.NewLeaderElector(e.config(period, func() { close(elected) }, func() { close(over) }))
 	if err != nil {
 		return nil, fmt.Errorf("taking part in the election: %w", err)
 	}
 	e.health.SetLeaderElection(elector)
 	holding, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(over)
-		elector.Run(holding)
-	}()
+	go elector.Run(holding)
 	t := &term{over: over, stop: func() {
 		cancel()
 		<-over
@@ -156,10 +155,12 @@ func (e *Election) elect(ctx context.Context, period time.Duration, released <-c
 }
 
 func (e *Election) restoredError() error {
-	if e.leases.isRestored() {
+	select {
+	case <-e.leases.restored:
 		return fmt.Errorf("reading lease %s/%s: %w", e.options.Namespace, e.options.Name, ErrRestored)
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (e *Election) lead(ctx context.Context, t *term, work func(context.Context) error) error {
@@ -193,7 +194,7 @@ func (e *Election) end(ctx context.Context, t *term) {
 
 // config leaves ReleaseOnCancel off: client-go would also try to release a Lease that it could not renew,
 // and report the loss only after that, when another replica may lead already.
-func (e *Election) config(period time.Duration, elected func()) leaderelection.LeaderElectionConfig {
+func (e *Election) config(period time.Duration, elected, ended func()) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Name:          e.options.Name,
 		Lock:          e.lock(),
@@ -202,7 +203,7 @@ func (e *Election) config(period time.Duration, elected func()) leaderelection.L
 		RetryPeriod:   period,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { elected() },
-			OnStoppedLeading: func() {},
+			OnStoppedLeading: ended,
 			OnNewLeader: func(identity string) {
 				if identity != "" && identity != e.options.Identity {
 					e.options.Log.Info("standing by", "leader", identity)
@@ -240,17 +241,13 @@ func (e *Election) release(ctx context.Context) {
 // watchReleases sends when another replica releases the Lease, which electors read only every 2.2 periods
 // at worst. A deleted Lease is not released: its leader creates it again.
 func (e *Election) watchReleases(ctx context.Context) <-chan struct{} {
-	released := make(chan struct{}, 1)
+	released := loop.NewWake()
 	informer := informers.NewFilteredLeaseInformer(e.options.Watches, e.options.Namespace, 0, nil, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, e.options.Name).String()
 	})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		if was := e.holder(before); was == "" || was == e.options.Identity || e.holder(after) != "" {
-			return
-		}
-		select {
-		case released <- struct{}{}:
-		default: // one is pending
+		if was := e.holder(before); was != "" && was != e.options.Identity && e.holder(after) == "" {
+			released.Request()
 		}
 	}})
 	if err != nil { // only if the informer was stopped
@@ -277,26 +274,16 @@ var ErrRestored = fmt.Errorf("the apiserver's versions have gone back, etcd was 
 // leases reads and writes the Lease, which its leader changes every few seconds, and notices when its version
 // goes back. The requests of a replica follow one another.
 type leases struct {
-	client.LeasesGetter
-	restored chan struct{} // closed when the version has gone back
+	client.LeaseInterface
+	restored <-chan struct{} // closed by restore, when the version has gone back
+	restore  func()
 
 	mu     sync.Mutex
 	newest string // guarded by mu
 }
 
-// Leases implements LeasesGetter.
-func (l *leases) Leases(namespace string) client.LeaseInterface {
-	return observedLeases{l.LeasesGetter.Leases(namespace), l}
-}
-
-func (l *leases) isRestored() bool {
-	select {
-	case <-l.restored:
-		return true
-	default:
-		return false
-	}
-}
+// Leases implements LeasesGetter for the Lease's namespace.
+func (l *leases) Leases(string) client.LeaseInterface { return l }
 
 func (l *leases) observe(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
@@ -304,31 +291,21 @@ func (l *leases) observe(lease *coordinationv1.Lease, err error) (*coordinationv
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.newest != "" && !l.isRestored() {
-		if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, l.newest); err == nil && order < 0 {
-			close(l.restored)
-		}
+	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, l.newest); err == nil && order < 0 {
+		l.restore()
 	}
 	l.newest = lease.ResourceVersion
 	return lease, nil
 }
 
-type observedLeases struct {
-	client.LeaseInterface
-	leases *leases
+func (l *leases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return l.observe(l.LeaseInterface.Get(ctx, name, options))
 }
 
-// Get implements LeaseInterface.
-func (o observedLeases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return o.leases.observe(o.LeaseInterface.Get(ctx, name, options))
+func (l *leases) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return l.observe(l.LeaseInterface.Create(ctx, lease, options))
 }
 
-// Create implements LeaseInterface.
-func (o observedLeases) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return o.leases.observe(o.LeaseInterface.Create(ctx, lease, options))
-}
-
-// Update implements LeaseInterface.
-func (o observedLeases) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return o.leases.observe(o.LeaseInterface.Update(ctx, lease, options))
+func (l *leases) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return l.observe(l.LeaseInterface.Update(ctx, lease, options))
 }
