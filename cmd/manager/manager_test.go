@@ -39,7 +39,7 @@ func TestEndIsOrderly(t *testing.T) {
 	stop, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder, drain: func() {
 		w.add("loop drains")
 		holder = w.leaseHolder(t)
-		w.events.Recorder().Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
+		w.events.Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
 	}}))
 	w.await(t, "loop starts")
 	w.await(t, "caches run")
@@ -164,7 +164,7 @@ func TestLostLeaseEndsTheProcess(t *testing.T) {
 	})
 	_, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}))
 	w.await(t, "loop starts")
-	w.events.Recorder().Event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, corev1.EventTypeWarning, "Reason", "message")
+	w.events.Event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, corev1.EventTypeWarning, "Reason", "message")
 	away.Store(true)
 	if err := end(t, result); !errors.Is(err, election.ErrLost) {
 		t.Errorf("got %v, want %v", err, election.ErrLost)

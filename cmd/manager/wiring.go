@@ -73,7 +73,7 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		Leader:        hostName(),
 		ClockWrong:    m.clock.Wrong,
 
-		Events:  m.events.Recorder(),
+		Events:  m.events,
 		Metrics: m.program.Metrics,
 		Log:     m.log,
 	}

@@ -123,7 +123,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	options.Status = func() (tunnelspec.Status, error) { return supervise.ReadStatus(dir) }
 	options.WriteStatus = statusWriter(forStatus)
 	options.HTTP = httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()}
-	options.Events, options.Metrics = broadcast.Recorder(), p.Metrics
+	options.Events, options.Metrics = broadcast, p.Metrics
 	return options, broadcast, nil
 }
 

@@ -45,7 +45,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Broadcast writes events in the background.
+// Broadcast writes events in the background, each with the stream of its type. It is a record.EventRecorder that never
+// blocks.
 type Broadcast struct {
 	warnings, normal *stream
 }
@@ -93,32 +94,26 @@ func (o Options) correlation() record.CorrelatorOptions {
 	}
 }
 
-// Recorder returns the recorder, which never blocks.
-func (b *Broadcast) Recorder() record.EventRecorder { return recorder{b} }
-
-// recorder records with the stream of an event's type.
-type recorder struct{ *Broadcast }
-
-func (r recorder) of(eventType string) *stream {
+func (b *Broadcast) of(eventType string) *stream {
 	if eventType == corev1.EventTypeNormal {
-		return r.normal
+		return b.normal
 	}
-	return r.warnings
+	return b.warnings
 }
 
 // Event implements record.EventRecorder.
-func (r recorder) Event(object runtime.Object, eventType, reason, message string) {
-	r.of(eventType).Event(object, eventType, reason, message)
+func (b *Broadcast) Event(object runtime.Object, eventType, reason, message string) {
+	b.of(eventType).Event(object, eventType, reason, message)
 }
 
 // Eventf implements record.EventRecorder.
-func (r recorder) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
-	r.of(eventType).Eventf(object, eventType, reason, format, args...)
+func (b *Broadcast) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	b.of(eventType).Eventf(object, eventType, reason, format, args...)
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
-	r.of(eventType).AnnotatedEventf(object, annotations, eventType, reason, format, args...)
+func (b *Broadcast) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
+	b.of(eventType).AnnotatedEventf(object, annotations, eventType, reason, format, args...)
 }
 
 // Close waits until all recorded events are written or dropped, or the context ends, and stops writing.
@@ -150,7 +145,6 @@ type sink struct {
 	flushed chan struct{} // closed when the marker arrives
 }
 
-// Create implements record.EventSink.
 func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
 	if event.InvolvedObject.Kind == markerKind {
 		s.once.Do(func() { close(s.flushed) })

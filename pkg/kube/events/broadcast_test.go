@@ -65,11 +65,11 @@ func claim(name string) *corev1.PersistentVolumeClaim {
 }
 
 func (w *fixture) record(name, reason, message string) {
-	w.Recorder().Event(claim(name), corev1.EventTypeWarning, reason, message)
+	w.Event(claim(name), corev1.EventTypeWarning, reason, message)
 }
 
 func (w *fixture) recordAbout(what, message string) {
-	w.Recorder().AnnotatedEventf(claim("a"), map[string]string{"about": what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
+	w.AnnotatedEventf(claim("a"), map[string]string{"about": what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
 }
 
 // close gives the broadcast a minute.
@@ -128,9 +128,9 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 			Warnings: warnings, Normal: normal, Component: "efs-stunnel", Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},
 		})
 		for i := range 2000 { // more than a queue has places
-			b.Recorder().Event(claim(fmt.Sprintf("claim-%d", i)), corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
+			b.Event(claim(fmt.Sprintf("claim-%d", i)), corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
 		}
-		b.Recorder().Eventf(claim("a"), corev1.EventTypeWarning, "ProvisioningFailed", "no file system")
+		b.Eventf(claim("a"), corev1.EventTypeWarning, "ProvisioningFailed", "no file system")
 		synctest.Wait()
 		list, err := warnings.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 {
