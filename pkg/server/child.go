@@ -59,12 +59,7 @@ func (c *child) run(ctx context.Context) {
 
 func (c *child) runOnce(ctx context.Context) (exitStatus string) {
 	exited := make(chan string, 1)
-	lines := process.NewLines(c.logLine)
-	proc, err := c.start(lines, func(status string) {
-		lines.Flush()
-		exited <- status
-	})
-	if err != nil {
+	if err := c.start(func(status string) { exited <- status }); err != nil {
 		return err.Error()
 	}
 	defer c.forget()
@@ -73,17 +68,16 @@ func (c *child) runOnce(ctx context.Context) (exitStatus string) {
 	case exitStatus = <-exited:
 		return exitStatus
 	case <-ctx.Done():
-		return c.stop(proc, exited)
+		return c.stop(exited)
 	}
 }
 
 // start holds the lock until the process is known, so that none of its own is reaped as an orphan.
-func (c *child) start(lines *process.Lines, exited func(string)) (*os.Process, error) {
+func (c *child) start(exited func(string)) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var err error
-	c.proc, err = c.starter.Start(c.command(), lines, exited)
-	return c.proc, err
+	c.proc, err = c.starter.Start(c.command(), c.logLine, exited)
+	return err
 }
 
 func (c *child) forget() {
@@ -92,16 +86,15 @@ func (c *child) forget() {
 	c.proc = nil
 }
 
-func (c *child) stop(proc *os.Process, exited <-chan string) (exitStatus string) {
-	// An error says that the process has exited, which exited reports, too.
-	_ = proc.Signal(syscall.SIGTERM)
+func (c *child) stop(exited <-chan string) (exitStatus string) {
+	c.signal(syscall.SIGTERM)
 	select {
 	case exitStatus = <-exited:
 		return exitStatus
 	case <-time.After(c.grace):
 	}
 	c.log.Warn("program does not end; killing it", "duration", c.grace)
-	_ = proc.Kill()
+	c.signal(syscall.SIGKILL)
 	return <-exited
 }
 
@@ -110,7 +103,7 @@ func (c *child) signal(signal os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.proc != nil {
-		_ = c.proc.Signal(signal) // as in stop
+		_ = c.proc.Signal(signal) // an error says that the process has exited, which is reported, too
 	}
 }
 

@@ -174,14 +174,9 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		return
 	}
 	serial := t.starts + 1
-	out := process.NewLines(func(text string) {
-		s.send(t, serial, func(now time.Time) { s.handleOutput(t, text, now) })
-	})
-	exited := func(exitStatus string) {
-		out.Flush()
-		s.send(t, serial, func(now time.Time) { s.handleExit(t, exitStatus, now) })
-	}
-	p, err := s.startProcess(s.dir.Config(t.name).Path(), t.stunnelSocket(), out, exited)
+	line := func(text string) { s.send(t, serial, func(now time.Time) { s.handleOutput(t, text, now) }) }
+	exited := func(status string) { s.send(t, serial, func(now time.Time) { s.handleExit(t, status, now) }) }
+	p, err := s.startProcess(s.dir.Config(t.name).Path(), t.stunnelSocket(), line, exited)
 	if err != nil {
 		t.died(tunnelspec.ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -23,12 +22,12 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
-func (s *supervisor) startProcess(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (*os.Process, error) {
+func (s *supervisor) startProcess(file string, socket *os.File, line, exited func(string)) (*os.Process, error) {
 	command := append(slices.Clone(s.options.Launcher), s.options.Stunnel, file)
 	// No context: the supervisor stops processes by signals, after the context has ended.
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // see above
 	cmd.ExtraFiles = []*os.File{socket}             // becomes descriptor 3
-	return s.starter.Start(cmd, out, exited)
+	return s.starter.Start(cmd, line, exited)
 }
 
 // reapOrphans reaps the zombies of which the supervisor is the parent, but which it has not started.

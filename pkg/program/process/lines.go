@@ -12,26 +12,23 @@ const maxLineBytes = 1024
 // would be most of a supervisor's memory.
 const readBytes = 2048
 
-// Lines splits the output of a process into lines. It is not safe for concurrent use.
-type Lines struct {
+// lines splits the output of a process into lines. It is not safe for concurrent use.
+type lines struct {
+	emit func(string) // is called for each line that is not empty
 	rest []byte
-	emit func(string)
 }
 
-// NewLines makes a splitter that calls emit for each line that is not empty.
-func NewLines(emit func(string)) *Lines { return &Lines{emit: emit} }
-
 // ReadFrom implements io.ReaderFrom, which keeps io.Copy from allocating its own buffer.
-func (s *Lines) ReadFrom(r io.Reader) (int64, error) {
+func (s *lines) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, readBytes))
 }
 
 // Write never fails.
-func (s *Lines) Write(p []byte) (int, error) {
+func (s *lines) Write(p []byte) (int, error) {
 	for _, b := range p {
 		switch {
 		case b == '\n':
-			s.Flush()
+			s.flush()
 		case len(s.rest) < maxLineBytes:
 			s.rest = append(s.rest, b)
 		}
@@ -39,8 +36,8 @@ func (s *Lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush emits what has come since the last line end.
-func (s *Lines) Flush() {
+// flush emits what has come since the last line end.
+func (s *lines) flush() {
 	if text := strings.TrimRight(string(s.rest), "\r "); text != "" {
 		s.emit(strings.ToValidUTF8(text, "?"))
 	}

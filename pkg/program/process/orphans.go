@@ -12,28 +12,16 @@ import (
 // kernel reparents orphans to the first process of a container. The caller's own children are those for
 // which own returns true.
 func ReapOrphans(own func(pid int) bool) {
-	for _, pid := range zombieChildren(os.Getpid()) {
-		if !own(pid) {
-			// The exit status of an orphan is of no interest, nor is an error.
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		}
-	}
-}
-
-// zombieChildren returns the process ids of the children that have exited and are not reaped.
-func zombieChildren(parent int) []int {
-	var zombies []int
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, file := range files {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
+		pid, notPID := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		stat, gone := os.ReadFile(file)
+		if notPID != nil || gone != nil || !isZombieOf(stat, os.Getpid()) || own(pid) {
 			continue
 		}
-		if stat, err := os.ReadFile(file); err == nil && isZombieOf(stat, parent) {
-			zombies = append(zombies, pid)
-		}
+		// The exit status of an orphan is of no interest, nor is an error.
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 	}
-	return zombies
 }
 
 // isZombieOf parses proc_pid_stat(5): pid, (name), state, parent. The name may contain any character.

@@ -5,7 +5,6 @@ package process
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -41,9 +40,10 @@ func NewStarter(ctx context.Context) *Starter {
 	return s
 }
 
-// Start starts a command. It copies the output to out, and calls exited once after that, both in other
-// goroutines.
-func (s *Starter) Start(cmd *exec.Cmd, out io.Writer, exited func(exitStatus string)) (*os.Process, error) {
+// Start starts a command. It calls line for each line of its output that is not empty, and exited once after the last,
+// both in other goroutines.
+func (s *Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, error) {
+	out := &lines{emit: line}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = OutputGrace
@@ -62,6 +62,7 @@ func (s *Starter) Start(cmd *exec.Cmd, out io.Writer, exited func(exitStatus str
 		if cmd.ProcessState != nil {
 			exitStatus = cmd.ProcessState.String() // "exit status 1" or "signal: killed"
 		}
+		out.flush()
 		exited(exitStatus)
 	}()
 	return cmd.Process, nil

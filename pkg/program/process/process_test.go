@@ -10,10 +10,10 @@ import (
 
 func TestLinesAreBounded(t *testing.T) {
 	var got []string
-	s := NewLines(func(text string) { got = append(got, text) })
+	s := &lines{emit: func(text string) { got = append(got, text) }}
 	long := strings.Repeat("x", 10*maxLineBytes)
 	n, err := io.Copy(s, strings.NewReader("one\r\n\ntwo\n"+long+"\nbad \xff\nrest"))
-	s.Flush()
+	s.flush()
 	if diff := cmp.Diff([]string{"one", "two", long[:maxLineBytes], "bad ?", "rest"}, got); diff != "" || err != nil {
 		t.Errorf("lines mismatch, error %v (-want +got):\n%s", err, diff)
 	}
