@@ -66,21 +66,19 @@ func assignOne(ctx context.Context, dir *os.File, project uint32, waiting []unix
 		if err == nil {
 			err = ctx.Err()
 		}
+		if err != nil {
+			return waiting, err
+		}
 		for _, entry := range entries {
 			switch {
-			case err != nil:
-				return waiting, err
 			case entry.IsDir():
 				waiting, err = addHandle(waiting, dir, entry.Name())
 			case entry.Type() == 0:
 				err = assignFile(dir, entry.Name(), project)
 			}
-			if isAbsent(err) {
-				err = nil // removed or replaced meanwhile: what is new belongs to the project
+			if err != nil && !isAbsent(err) { // removed or replaced meanwhile: what is new belongs to the project
+				return waiting, err
 			}
-		}
-		if err != nil {
-			return waiting, err
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +34,7 @@ type projectLimit struct {
 	id        uint32
 	hardLimit uint64 // in blocks
 	softLimit uint64
-	_         [2]uint64
-	blocks    uint64
-	inodes    uint64
-	_         [56]byte
+	_         [88]byte
 }
 
 // statistics is struct fs_quota_statv, as far as it is used.
@@ -162,12 +160,8 @@ func (d disk) open(path string, flags uint64) (*os.File, error) {
 
 // isAbsent reports whether an error means that there is no such file, but at most one of another kind.
 func isAbsent(err error) bool {
-	for _, errno := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ESTALE, unix.ENAMETOOLONG, unix.ENXIO} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ESTALE, unix.ENAMETOOLONG, unix.ENXIO},
+		func(errno error) bool { return errors.Is(err, errno) })
 }
 
 func attributesOf(file *os.File) (a attributes, err error) {
