@@ -75,15 +75,11 @@ func WithContextError(ctx context.Context, err error) error {
 }
 
 func encodeCall(xid uint32) []byte {
-	words := []uint32{
+	message, _ := binary.Append(nil, binary.BigEndian, []uint32{ // of words, there is no error
 		lastFragment | 10*wordSize, xid, messageCall, rpcVersion, nfsProgram, nfsVersion, nullCall,
 		0, 0, // credentials: AUTH_NONE, length 0
 		0, 0, // verifier: the same
-	}
-	var message []byte
-	for _, w := range words {
-		message = binary.BigEndian.AppendUint32(message, w)
-	}
+	})
 	return message
 }
 
@@ -91,11 +87,10 @@ func encodeCall(xid uint32) []byte {
 func readRecord(r io.Reader) ([]byte, error) {
 	var record []byte
 	for {
-		var mark [wordSize]byte
-		if _, err := io.ReadFull(r, mark[:]); err != nil {
+		var head uint32
+		if err := binary.Read(r, binary.BigEndian, &head); err != nil {
 			return nil, err
 		}
-		head := binary.BigEndian.Uint32(mark[:])
 		length := int(head &^ lastFragment)
 		last := head&lastFragment != 0
 		// Without this check, endless empty fragments would be read for ever.
