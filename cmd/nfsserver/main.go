@@ -36,16 +36,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/server/quota"
 )
 
-// What the image has, and what the pod of the component gives it.
 const (
-	runFolder   = "/run/efs-stunnel"
-	ganesha     = "/usr/bin/ganesha.nfsd"
-	stunnelUser = 20490
-
-	launchCommand  = "launch"
-	readyCommand   = "ready"
-	quotasCommand  = "quotas"
-	selfExecutable = "/proc/self/exe"
+	readyCommand  = "ready"
+	quotasCommand = "quotas"
 
 	terminationLog = "/dev/termination-log"
 )
@@ -60,7 +53,7 @@ func main() { os.Exit(run(program.Context(), os.Args[1:], os.Getenv, os.Stdout, 
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	switch {
-	case len(args) > 0 && args[0] == launchCommand:
+	case len(args) > 0 && args[0] == server.LaunchCommand:
 		fmt.Fprintln(stderr, "nfsserver:", server.Launch(args[1:]))
 		return program.ExitFailed
 	case len(args) == 1 && args[0] == "version":
@@ -132,11 +125,8 @@ type options struct {
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
 	o := options{Options: server.Options{
-		Data: "/data", Certificates: "/etc/efs-stunnel/server", Run: runFolder, Listen: fmt.Sprintf(":%d", wellknown.NFSPort),
-		GaneshaPort: 12049, GracePeriod: time.Minute, ClientCertificates: true,
-		Ganesha: ganesha, Stunnel: wellknown.StunnelPath, StunnelUser: stunnelUser,
-		Launcher: []string{selfExecutable, launchCommand}, ReapOrphans: os.Getpid() == 1,
-		HTTP: httpserver.Options{Address: ":8080"},
+		Data: "/data", Certificates: "/etc/efs-stunnel/server", Listen: fmt.Sprintf(":%d", wellknown.NFSPort),
+		GaneshaPort: 12049, GracePeriod: time.Minute, ClientCertificates: true, HTTP: httpserver.Options{Address: ":8080"},
 	}}
 	set := settings.New("nfsserver")
 	disk := set.Group("Disk")

@@ -24,11 +24,10 @@ const (
 	authoritiesName = "ca.crt"
 )
 
-// Names of the copies that stunnel reads. A certificate and its key are one file, so that they are always
-// of one pair.
+// Copies that stunnel reads. A certificate and its key are one file, so that they are always of one pair.
 const (
-	pairFile    = "server.pem"
-	clientsFile = "clients.pem"
+	pairFile    = runFolder + "server.pem"
+	clientsFile = runFolder + "clients.pem"
 )
 
 // pair is the server's certificate with its key, and the authorities of clients' certificates.

@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// Titles of the programs.
+// Titles of the programs, and their files.
 const (
-	ganeshaTitle = "nfs-ganesha"
-	stunnelTitle = "stunnel"
+	ganeshaTitle  = "nfs-ganesha"
+	ganeshaFile   = runFolder + "ganesha.conf"
+	ticketsFolder = runFolder + "tickets"
+	stunnelTitle  = "stunnel"
+	stunnelFile   = runFolder + "stunnel.conf"
 )
 
 // ganeshaConfig returns Ganesha's configuration:
@@ -27,7 +30,7 @@ func ganeshaConfig(disk disk, address string, o Options) string {
 		"@port@", strconv.Itoa(o.GaneshaPort),
 		"@seconds@", strconv.Itoa(int(o.GracePeriod/time.Second)),
 		"@recovery@", disk.recovery,
-		"@tickets@", o.file("tickets"),
+		"@tickets@", ticketsFolder,
 		"@id@", disk.id,
 		"@export@", disk.export,
 	).Replace(ganeshaTemplate)
@@ -76,11 +79,11 @@ EXPORT {
 func stunnelConfig(address string, o Options) string {
 	var clients string
 	if o.ClientCertificates {
-		clients = fmt.Sprintf("verifyChain = yes\nCAfile = %s\n", o.file(clientsFile))
+		clients = fmt.Sprintf("verifyChain = yes\nCAfile = %s\n", clientsFile)
 	}
 	return strings.NewReplacer(
 		"@connect@", address+":"+strconv.Itoa(o.GaneshaPort),
-		"@pair@", o.file(pairFile),
+		"@pair@", pairFile,
 		"@clients@", clients,
 	).Replace(stunnelTemplate)
 }

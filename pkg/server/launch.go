@@ -35,8 +35,10 @@ func loopback() string {
 	return loopback6
 }
 
-// Launch replaces this process by one of the programs, as the arguments request, which follow those of
-// Options.Launcher. It returns only on error.
+// LaunchCommand is the first argument of a process that calls Launch with those that follow.
+const LaunchCommand = "launch"
+
+// Launch replaces this process by one of the programs, as the arguments request. It returns only on error.
 func Launch(args []string) error {
 	switch {
 	case len(args) == 3 && args[0] == stunnelTitle:

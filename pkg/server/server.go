@@ -13,8 +13,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/program/loop"
 	"gnuthought.com/efs-stunnel/pkg/program/process"
@@ -33,7 +32,6 @@ import (
 type Options struct {
 	Data         string // the folder of the mounted disk
 	Certificates string // the folder of a Secret of the type kubernetes.io/tls
-	Run          string // the folder for what lasts as long as the process; its parent exists
 	Listen       string // host:port of stunnel
 	GaneshaPort  int    // on the loopback
 
@@ -42,20 +40,17 @@ type Options struct {
 	Quotas             bool          // enforces the sizes of volumes
 	SharedFileSystem   bool          // exports a folder that is not the root of a file system
 
-	Ganesha, Stunnel string   // the programs
-	Launcher         []string // a command that calls Launch with its further arguments
-	// StunnelUser is the uid and gid of stunnel, which has no capability.
-	StunnelUser int
-	// ReapOrphans reaps adopted zombies. The caller must have no other children.
-	ReapOrphans bool
-
 	HTTP    httpserver.Options // without checks
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
-// file returns the path of a file for as long as the process lasts.
-func (o Options) file(name string) string { return filepath.Join(o.Run, name) }
+// What the image has, and what the pod of the component gives it.
+const (
+	runFolder   = "/run/efs-stunnel/" // of files that last as long as the process
+	ganeshaPath = "/usr/bin/ganesha.nfsd"
+	stunnelUser = 20490 // uid and gid, without a capability
+)
 
 const (
 	// certificateInterval is the time between two reads of the certificates. The kubelet takes up to a minute
@@ -171,15 +166,14 @@ func newServer(ctx context.Context, o Options) (*server, error) {
 
 // writeFiles makes the folder of the process. stunnel, another user, reads files in it.
 func (s *server) writeFiles() error {
-	o := s.options
 	// An emptyDir is writable to all, and so to stunnel.
-	if err := errors.Join(os.MkdirAll(o.Run, 0o755), os.Chmod(o.Run, 0o755)); err != nil {
+	if err := errors.Join(os.MkdirAll(runFolder, 0o755), os.Chmod(runFolder, 0o755)); err != nil {
 		return err
 	}
 	return errors.Join(
-		makeFolder(o.file("tickets"), 0o700),
-		writeFile(o.file("ganesha.conf"), ganeshaConfig(s.disk, loopback(), o), 0),
-		writeFile(o.file("stunnel.conf"), stunnelConfig(loopback(), o), o.StunnelUser),
+		makeFolder(ticketsFolder, 0o700),
+		writeFile(ganeshaFile, ganeshaConfig(s.disk, loopback(), s.options), 0),
+		writeFile(stunnelFile, stunnelConfig(loopback(), s.options), stunnelUser),
 	)
 }
 
@@ -211,27 +205,24 @@ func (s *server) refuseConnections() {
 	}
 }
 
-// launch returns the command that starts a program. It has no context: the child stops it by signals, after
+// launch returns the command that has Launch start a program. It has no context: the child stops it by signals, after
 // the context has ended.
-func (s *server) launch(title string, command ...string) *exec.Cmd {
-	args := slices.Concat(s.options.Launcher[1:], []string{title}, command)
-	return exec.Command(s.options.Launcher[0], args...) //nolint:noctx // see above
+func launch(title string, command ...string) *exec.Cmd {
+	return exec.Command("/proc/self/exe", append([]string{LaunchCommand, title}, command...)...) //nolint:noctx // see above
 }
 
 func (s *server) stunnelCommand() *exec.Cmd {
-	o := s.options
-	cmd := s.launch(stunnelTitle, o.Stunnel, o.file("stunnel.conf"))
+	cmd := launch(stunnelTitle, wellknown.StunnelPath, stunnelFile)
 	cmd.ExtraFiles = []*os.File{s.socket} // becomes descriptor 3
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.StunnelUser), Gid: uint32(o.StunnelUser)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stunnelUser, Gid: stunnelUser}}
 	return cmd
 }
 
 // ganeshaCommand has Ganesha use no bus that may be there.
 func (s *server) ganeshaCommand() *exec.Cmd {
-	o := s.options
-	cmd := s.launch(ganeshaTitle, o.Ganesha, "-F", "-L", "STDOUT", "-N", "EVENT", "-f", o.file("ganesha.conf"), "-p", o.file("ganesha.pid"))
+	cmd := launch(ganeshaTitle, ganeshaPath, "-F", "-L", "STDOUT", "-N", "EVENT", "-f", ganeshaFile, "-p", runFolder+"ganesha.pid")
 	cmd.ExtraFiles = []*os.File{s.lock}
-	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+o.file("no-bus"))
+	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+runFolder+"no-bus")
 	return cmd
 }
 
@@ -300,14 +291,13 @@ func (s *server) followCertificates(ctx context.Context) {
 
 // updateCertificate copies the certificates for stunnel if they have changed.
 func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
-	o := s.options
-	p, err := readPair(o.Certificates, o.ClientCertificates, now)
+	p, err := readPair(s.options.Certificates, s.options.ClientCertificates, now)
 	if err != nil || p.text == s.served.text && p.clients == s.served.clients {
 		return false, err
 	}
 	err = errors.Join(
-		writeFile(o.file(pairFile), p.text, o.StunnelUser),
-		writeFile(o.file(clientsFile), p.clients+"\n"+s.probeAuthority, o.StunnelUser),
+		writeFile(pairFile, p.text, stunnelUser),
+		writeFile(clientsFile, p.clients+"\n"+s.probeAuthority, stunnelUser),
 	)
 	if err != nil {
 		return false, fmt.Errorf("copying the certificate: %w", err)
@@ -318,8 +308,9 @@ func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
+// reapOrphans reaps the zombies that the first process of a container adopts.
 func (s *server) reapOrphans(ctx context.Context) {
-	for s.options.ReapOrphans && loop.Pause(ctx, reapInterval) {
+	for os.Getpid() == 1 && loop.Pause(ctx, reapInterval) {
 		process.ReapOrphans(func(pid int) bool { return s.stunnel.isRunning(pid) || s.ganesha.isRunning(pid) })
 	}
 }
