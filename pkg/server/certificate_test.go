@@ -74,10 +74,10 @@ func TestReadinessNamesTheCertificate(t *testing.T) {
 	if s.wait(ctx, s.options.Certificates, s.firstCertificate) {
 		t.Fatal("there is a certificate in an empty folder")
 	}
-	if err := s.readiness.probe(t.Context(), 1); err == nil || !strings.Contains(err.Error(), certificateName+": no such file") {
+	if err := s.readiness.check(); err == nil || !strings.Contains(err.Error(), certificateName+": no such file") {
 		t.Errorf("without a certificate: got %v", err)
 	}
-	s.readiness.serve(p.leaf, nil)
+	s.readiness.expected.Store(p.leaf)
 	if err := s.readiness.probe(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "valid from") {
 		t.Errorf("with one that has expired: got %v", err)
 	}

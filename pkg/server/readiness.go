@@ -28,24 +28,11 @@ type readiness struct {
 	address string // of stunnel
 	client  tls.Certificate
 
-	expected atomic.Pointer[expected]
-	last     atomic.Pointer[error] // of the last probe
+	expected atomic.Pointer[x509.Certificate] // with which stunnel must serve
+	last     atomic.Pointer[error]            // of the last probe, and before the first why there is none
 }
 
-// expected is the certificate that stunnel must serve with.
-type expected struct {
-	leaf *x509.Certificate // nil before the first certificate
-	lack error             // why there is none yet
-}
-
-func newReadiness(address string, client tls.Certificate) *readiness {
-	r := &readiness{address: address, client: client}
-	r.serve(nil, errNotProbed)
-	r.last.Store(&errNotProbed)
-	return r
-}
-
-// run probes until the context ends.
+// run probes, once a certificate is expected, until the context ends.
 func (r *readiness) run(ctx context.Context) {
 	for xid := uint32(1); ctx.Err() == nil; xid++ {
 		err := r.probe(ctx, xid)
@@ -54,20 +41,11 @@ func (r *readiness) run(ctx context.Context) {
 	}
 }
 
-// check returns the error of the last probe.
 func (r *readiness) check() error { return *r.last.Load() }
-
-// serve sets the certificate that stunnel must serve with, or why there is none.
-func (r *readiness) serve(leaf *x509.Certificate, lack error) {
-	r.expected.Store(&expected{leaf, lack})
-}
 
 func (r *readiness) probe(ctx context.Context, xid uint32) error {
 	want := r.expected.Load()
-	if want.leaf == nil {
-		return want.lack
-	}
-	if err := checkTime(want.leaf, time.Now()); err != nil {
+	if err := checkTime(want, time.Now()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -77,7 +55,7 @@ func (r *readiness) probe(ctx context.Context, xid uint32) error {
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // any other certificate than the expected one is refused below
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if !bytes.Equal(state.PeerCertificates[0].Raw, want.leaf.Raw) {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, want.Raw) {
 				return errors.New("stunnel serves with another certificate than the present one")
 			}
 			return nil

@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 	s.stunnel.starter, s.ganesha.starter = starter, starter
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return status.Serve(ctx) })
-	for _, loop := range []func(context.Context){s.readiness.run, s.reapOrphans, s.serve} {
+	for _, loop := range []func(context.Context){s.reapOrphans, s.serve} {
 		group.Go(func() error {
 			loop(ctx)
 			return nil
@@ -123,7 +123,8 @@ func (s *server) serve(ctx context.Context) {
 	}
 	s.options.Log.Info("serving", "path", s.disk.export, "address", s.options.Listen)
 	var beside sync.WaitGroup
-	defer beside.Wait() // both use what is closed at the end
+	defer beside.Wait() // they use what is closed at the end
+	beside.Go(func() { s.readiness.run(ctx) })
 	beside.Go(func() { s.followCertificates(ctx) })
 	beside.Go(func() {
 		<-ctx.Done()
@@ -152,7 +153,8 @@ func newServer(ctx context.Context, o Options) (*server, error) {
 	if s.socket, err = socketOf(listener); err != nil {
 		return nil, err
 	}
-	s.readiness = newReadiness(dialable(listener.Addr()), client)
+	s.readiness = &readiness{address: dialable(listener.Addr()), client: client}
+	s.readiness.last.Store(&errNotProbed)
 	s.stunnel = &child{
 		command: s.stunnelCommand, parse: parseStunnel, grace: stunnelGrace,
 		restarts: s.metrics.restarts.WithLabelValues(stunnelTitle), log: o.Log.With("program", stunnelTitle),
@@ -250,7 +252,7 @@ func (s *server) wait(ctx context.Context, path string, try func() error) bool {
 		if err == nil {
 			return true
 		}
-		s.readiness.serve(nil, err)
+		s.readiness.last.Store(&err)
 		if last.IsNew(err) {
 			s.options.Log.Warn("not serving yet", "path", path, "err", err)
 		}
@@ -303,7 +305,7 @@ func (s *server) updateCertificate(now time.Time) (changed bool, err error) {
 		return false, fmt.Errorf("copying the certificate: %w", err)
 	}
 	s.served = p
-	s.readiness.serve(p.leaf, nil)
+	s.readiness.expected.Store(p.leaf)
 	s.metrics.certificateEnd.Set(float64(p.leaf.NotAfter.Unix()))
 	return true, nil
 }
