@@ -68,13 +68,13 @@ func (g *Group) Rare() *Group { return g.set.rare }
 
 // Add adds a setting. env is "" if it has no variable. The first word in backquotes in the
 // usage is the name of the value in the help.
-func (g *Group) Add(value pflag.Value, name, env, usage string) {
+func (g *Group) Add(setting pflag.Value, name, env, usage string) {
 	if env != "" {
 		g.set.env[name] = env
 		usage += " [$" + env + "]"
 	}
-	flag := g.flags.VarPF(value, name, "", usage)
-	if value.Type() == typeBool {
+	flag := g.flags.VarPF(setting, name, "", usage)
+	if _, isBool := setting.(*value[bool]); isBool {
 		flag.NoOptDefVal = "true"
 	}
 	g.set.flags.AddFlag(flag)
@@ -93,10 +93,15 @@ func (s *Set) Parse(args []string, getenv func(string) string) error {
 }
 
 func (s *Set) parseFlags(args []string) error {
-	err := s.flags.Parse(args)
-	if name, ok := s.singleDash(args, err); ok {
-		return fmt.Errorf("-%s: flags begin with two dashes; write --%s", name, name)
+	// Programs with Go's own flag package accept one dash. pflag takes what follows for one-letter flags, of which there
+	// are none here, and the h of -http-address for a request for help.
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && s.flags.Lookup(name) != nil {
+			return fmt.Errorf("-%s: flags begin with two dashes; write --%s", name, name)
+		}
 	}
+	err := s.flags.Parse(args)
 	invalid, unknown, empty := (*pflag.InvalidValueError)(nil), (*pflag.NotExistError)(nil), (*pflag.ValueRequiredError)(nil)
 	switch {
 	case errors.As(err, &invalid):
@@ -109,24 +114,6 @@ func (s *Set) parseFlags(args []string) error {
 		return fmt.Errorf("--%s: want a value", empty.GetSpecifiedName())
 	}
 	return err
-}
-
-// singleDash finds a flag that was written with one dash, which programs with Go's own flag package
-// accept. pflag parses it as one-letter flags, of which there are none here, and the h of
-// -http-address as a request for help.
-func (s *Set) singleDash(args []string, err error) (name string, ok bool) {
-	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
-		args = []string{"-" + unknown.GetSpecifiedShortnames()}
-	} else if !errors.Is(err, pflag.ErrHelp) {
-		return "", false
-	}
-	for _, arg := range args {
-		name, _, _ = strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") && s.flags.Lookup(name) != nil {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // parseEnv ignores variables of flags that were given, valid or not.
@@ -178,26 +165,21 @@ func (s *Set) Names(name string) string {
 func (s *Set) Help() string {
 	var text strings.Builder
 	for _, g := range append(slices.Clone(s.groups), s.rare) {
-		if !g.flags.HasFlags() {
-			continue
+		if g.flags.HasFlags() {
+			fmt.Fprintf(&text, "\n%s:\n%s", g.flags.Name(), g.flags.FlagUsagesWrapped(helpColumns))
 		}
-		fmt.Fprintf(&text, "\n%s:\n%s", g.flags.Name(), g.flags.FlagUsagesWrapped(helpColumns))
 	}
 	return text.String()
 }
 
-// typeBool is what pflag calls flags that need no value.
-const typeBool = "bool"
-
 // value is a setting of any type. Its target has the default until it is set.
 type value[T any] struct {
 	target *T
-	kind   string // name of the value in the help
-	parse  func(string) (T, error)
+	kind   string                  // name of the value in the help
+	parse  func(string) (T, error) // the error says what is allowed
 	format func(T) string
 }
 
-// Set implements pflag.Value. The error says what is allowed.
 func (v *value[T]) Set(text string) error {
 	parsed, err := v.parse(text)
 	if err != nil {
@@ -207,10 +189,8 @@ func (v *value[T]) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (v *value[T]) String() string { return v.format(*v.target) }
 
-// Type implements pflag.Value.
 func (v *value[T]) Type() string { return v.kind }
 
 // Parsed is a setting with a parser and, unless format is nil, a formatter.
@@ -267,7 +247,7 @@ func Positive(target *float32) pflag.Value {
 
 // Bool is on or off.
 func Bool(target *bool) pflag.Value {
-	return &value[bool]{target, typeBool, func(text string) (bool, error) {
+	return &value[bool]{target, "bool", func(text string) (bool, error) {
 		on, err := strconv.ParseBool(text)
 		if err != nil {
 			return false, errors.New("want true or false")
