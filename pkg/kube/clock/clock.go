@@ -68,14 +68,6 @@ func (c *Clock) now() time.Time {
 	return c.origin.Add(c.elapsed())
 }
 
-// Offset returns the lead of the machine's clock over the apiserver's; ok is false before the first
-// measurement.
-func (c *Clock) Offset() (offset time.Duration, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.offset(), !c.origin.IsZero()
-}
-
 // Wrong returns what is wrong with the machine's clock, "" for nothing.
 func (c *Clock) Wrong() string {
 	c.mu.Lock()
@@ -86,6 +78,7 @@ func (c *Clock) Wrong() string {
 	return describe(c.offset())
 }
 
+// offset returns the lead of the machine's clock over the apiserver's.
 func (c *Clock) offset() time.Duration { return c.wall().Round(0).Sub(c.now()) }
 
 // measure takes the Date of a response whose request began and ended at these times of elapsed.
@@ -132,8 +125,10 @@ func (c *Clock) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c *Clock) Collect(metrics chan<- prometheus.Metric) {
-	if offset, ok := c.Offset(); ok {
-		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, offset.Seconds())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.origin.IsZero() {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, c.offset().Seconds())
 	}
 }
 
