@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -150,10 +151,8 @@ func NewConditions(kind status.Kind, holding []status.Condition, before []metav1
 	var all []metav1.Condition
 	for _, name := range status.TypesOf(kind) {
 		c := newCondition(name, holding, now)
-		for _, b := range before {
-			if b.Type == name && b.Status == c.Status && b.Reason == c.Reason {
-				c.LastTransitionTime = b.LastTransitionTime
-			}
+		if b := meta.FindStatusCondition(before, name); b != nil && b.Status == c.Status && b.Reason == c.Reason {
+			c.LastTransitionTime = b.LastTransitionTime
 		}
 		all = append(all, c)
 	}

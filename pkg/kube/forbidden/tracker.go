@@ -143,7 +143,6 @@ type transport struct {
 // WrappedRoundTripper lets client-go find the transport inside.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
 	if err != nil {

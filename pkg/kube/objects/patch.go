@@ -59,7 +59,7 @@ func WithoutFinalizer(finalizer string) map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{finalizer}}
 }
 
-// send sends a patch, and returns the name of the object for errors.
+// send returns the name of the object for errors.
 func send(ctx context.Context, client kubernetes.Interface, object metav1.Object, patch []byte, subresources ...string) (what string, err error) {
 	const kind = types.StrategicMergePatchType
 	switch o := object.(type) {
@@ -91,7 +91,7 @@ func PatchVolume(ctx context.Context, client kubernetes.Interface, is, want *cor
 	return err
 }
 
-// typed is a pointer to one of Kubernetes' own objects.
+// typed is an object of Kubernetes.
 type typed[T any] interface {
 	*T
 	metav1.Object
@@ -213,8 +213,7 @@ func ApplyChange(ctx context.Context, client kubernetes.Interface, volume *corev
 	return err
 }
 
-// IsRace reports whether a write failed because its object is not as it was read, so that the change must be
-// planned again.
+// IsRace reports whether a write failed because its object is not as it was read: the change must be planned again.
 func IsRace(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }

@@ -77,8 +77,7 @@ func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[st
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
 }
 
-// Claims returns the named claims that exist, by name. The number of claims in a cache decides between a list and
-// single reads.
+// Claims is Volumes for claims.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached int) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 		return r.Claim(ctx, name.Namespace, name.Name)
@@ -90,8 +89,7 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached
 	})
 }
 
-// many reads objects from a list where that costs less than to read them one by one. cached is how many of the
-// kind a cache has.
+// many reads objects from a list where that costs less, by how many of the kind a cache has.
 func many[K comparable, T any](
 	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), kind string, page pager.ListPageFunc, key func(*T) K,
 ) (map[K]*T, error) {
@@ -122,8 +120,7 @@ func each[K comparable, T any](ctx context.Context, keys []K, get func(context.C
 	return found, group.Wait()
 }
 
-// pick reads a list page by page and keeps only the wanted objects, so its memory is that of two pages
-// and of those.
+// pick reads a list page by page and keeps only the wanted objects: its memory is that of two pages and of those.
 func pick[K comparable, T any](ctx context.Context, wanted []K, kind string, page pager.ListPageFunc, key func(*T) K) (map[K]*T, error) {
 	names, found := sets.New(wanted...), make(map[K]*T, len(wanted))
 	pages := &pager.ListPager{PageSize: pageSize, PageFn: page}

@@ -190,7 +190,6 @@ type connection struct {
 	client  string
 }
 
-// Accept implements net.Listener.
 func (l *limited) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -228,7 +227,6 @@ func (l *limited) add(c *connection) (extra *connection) {
 	return l.open[slices.IndexFunc(l.open, func(open *connection) bool { return open.client == most })]
 }
 
-// Close implements net.Conn.
 func (c *connection) Close() error {
 	c.limited.remove(c)
 	return c.Conn.Close()
