@@ -35,8 +35,8 @@ type options struct {
 	podIP      string // "" if workers cannot reach this replica
 	workerPort int
 
-	qps   float32
-	burst int
+	qps   float32 // requests per second, without events and Lease
+	burst int     // requests above that rate at once
 
 	leaderElect bool
 	lease       election.Options // without clients
@@ -44,12 +44,10 @@ type options struct {
 
 func defaultOptions(e client.Environment) options {
 	return options{
-		Options: client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
+		Options: client.Options{Namespace: e.Namespace(), HTTPAddress: ":8080"},
 		loops: loops.Settings{
-			Settings: decide.Settings{
-				Provisioner: wellknown.DefaultProvisioner, Backoff: wellknown.DefaultProvisionBackoff, Threshold: wellknown.DefaultFailedRetryThreshold,
-			},
-			PollingInterval: wellknown.DefaultPollingInterval,
+			Settings:        decide.Settings{Provisioner: wellknown.DefaultProvisioner, Backoff: wellknown.DefaultProvisionBackoff},
+			PollingInterval: 5 * time.Minute,
 			Range: ports.Range{
 				Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
 				NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
@@ -57,10 +55,10 @@ func defaultOptions(e client.Environment) options {
 			Jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout, Linger: wellknown.DefaultWorkerLinger},
 			Batch: wellknown.DefaultMountJobBatch,
 		},
-		discovery: wellknown.DefaultDiscovery,
+		discovery: wellknown.DiscoveryAWS,
 		podIP:     e.Getenv("POD_IP"), workerPort: wellknown.DefaultWorkerPort,
-		qps: wellknown.DefaultKubeAPIQPS, burst: wellknown.DefaultKubeAPIBurst,
-		leaderElect: wellknown.DefaultLeaderElect,
+		qps: 200, burst: 300,
+		leaderElect: true,
 		lease: election.Options{
 			Name: wellknown.ManagerLease, LeaseDuration: wellknown.DefaultLeaseDuration,
 			RenewDeadline: wellknown.DefaultRenewDeadline, RetryPeriod: wellknown.DefaultRetryPeriod,

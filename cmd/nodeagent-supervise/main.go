@@ -121,7 +121,7 @@ type options struct {
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
 	o := options{Options: supervise.Options{
-		Prefix: wellknown.DefaultStunnelConf, Idle: wellknown.DefaultTunnelIdle, MemoryLimit: supervise.DefaultMemoryLimit,
+		Prefix: wellknown.DefaultStunnelConf, Idle: 10 * time.Minute, MemoryLimit: supervise.DefaultMemoryLimit,
 		DrainTimeout: drainTimeout, StopGrace: stopGrace, Lanes: 1,
 	}}
 	set := settings.New("nodeagent supervise")

@@ -187,7 +187,7 @@ func (o *agentOptions) settings() *settings.Set {
 func parseAgentOptions(args []string, e client.Environment) (agentOptions, *settings.Set, error) {
 	o := agentOptions{
 		Options:     client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultAgentHTTPAddress},
-		agent:       agent.Options{ProbeInterval: wellknown.DefaultProbeInterval, HealthWait: wellknown.FirstHealthWait, ViewWait: agent.DefaultViewWait},
+		agent:       agent.Options{ProbeInterval: 10 * time.Second, HealthWait: wellknown.FirstHealthWait, ViewWait: agent.DefaultViewWait},
 		stunnelConf: wellknown.DefaultStunnelConf,
 	}
 	set := o.settings()

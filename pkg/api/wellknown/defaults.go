@@ -4,14 +4,8 @@ import "time"
 
 // Defaults of the manager's settings.
 const (
-	DefaultPollingInterval      = 300 * time.Second // between two listings of the file systems
-	DefaultProvisionBackoff     = 60 * time.Second  // after the first failed setup; then doubled
-	DefaultFailedRetryThreshold = 0                 // failed setups until a claim is given up; 0 is never
-	DefaultProvisioner          = Domain + "/efs-stunnel"
-	DefaultDiscovery            = DiscoveryAWS
-	DefaultKubeAPIQPS           = 200 // requests per second, without events and Lease
-	DefaultKubeAPIBurst         = 300 // requests above that rate at once
-	DefaultManagerHTTPAddress   = ":8080"
+	DefaultProvisionBackoff = 60 * time.Second // after the first failed setup; then doubled
+	DefaultProvisioner      = Domain + "/efs-stunnel"
 )
 
 // Limits of discovery and retries.
@@ -32,7 +26,6 @@ const (
 
 // Defaults of leader election, on ManagerLease.
 const (
-	DefaultLeaderElect   = true
 	DefaultLeaseDuration = 15 * time.Second // after which a standby replaces a silent leader
 	DefaultRenewDeadline = 10 * time.Second // after which a leader that cannot renew gives up
 	DefaultRetryPeriod   = 2 * time.Second  // between two renewals
@@ -95,9 +88,7 @@ const (
 	DefaultStunnelConf = "/tmp/stunnel.conf"
 	// DefaultAgentHTTPAddress can be reached from its own node only.
 	DefaultAgentHTTPAddress  = LoopbackAddress + ":20488"
-	DefaultProbeInterval     = 10 * time.Second // between two probes of a tunnel that is not in use
-	DefaultTunnelIdle        = 10 * time.Minute // without a connection, until stunnel is stopped
-	DefaultAgentProbeTimeout = 4 * time.Second  // the timeout of kubelet's probes, below the 5 s of the manifests
+	DefaultAgentProbeTimeout = 4 * time.Second // the timeout of kubelet's probes, below the 5 s of the manifests
 	// FirstHealthWait is how long a starting agent waits for healthy tunnels until it reports ready
 	// without them.
 	FirstHealthWait = 60 * time.Second
