@@ -79,7 +79,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 			if _, err := of(c).CoordinationV1().Leases("efs-stunnel").Get(t.Context(), "efs-manager", metav1.GetOptions{}); err == nil {
 				t.Fatal("the apiserver has no such Lease")
 			}
-			w.events = w.program.StartEvents(w.client, w.client, nil)
+			w.events = w.program.StartEvents(w.client, w.client)
 			defer client.CloseEvents(t.Context(), w.events)
 			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)

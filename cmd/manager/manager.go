@@ -128,7 +128,7 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 			fail(err)
 		}
 	})
-	m.events = m.program.StartEvents(m.clients.warnings, m.clients.events, nil)
+	m.events = m.program.StartEvents(m.clients.warnings, m.clients.events)
 	err = m.work(working, func(w workload) {
 		background.Go(func() { w.caches.Run(serving) })
 	}, wire)

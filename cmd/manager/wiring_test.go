@@ -147,7 +147,7 @@ func TestLoopsGetTheSettings(t *testing.T) {
 		o.loops.Filter.IDs, o.loops.Threshold, o.loops.PollingInterval = []string{"fs-1"}, 5, 90*time.Second
 		o.loops.Aliases = map[string][]string{"fs-2": {"fs-1"}}
 	})
-	w.events = w.program.StartEvents(w.client, w.client, nil)
+	w.events = w.program.StartEvents(w.client, w.client)
 	defer client.CloseEvents(t.Context(), w.events)
 	got := w.loopOptions("the-cluster", topology.Network{Region: "cn-north-1", VPCID: "vpc-1"})
 	if got.Cluster != "the-cluster" || got.DNSSuffix != "efs.cn-north-1.amazonaws.com.cn" || got.VPCID != "vpc-1" ||

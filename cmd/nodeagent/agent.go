@@ -107,7 +107,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	if err := errors.Join(err, eventsErr, statusErr, tablesErr); err != nil {
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
-	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
+	broadcast := p.StartEvents(forEvents, forEvents)
 	listed, options := &sockets.Lister{}, o.agent
 	options.Client, options.TableMetadata, options.Namespace, options.Dir, options.Log = work, tables, o.Namespace, dir, log
 	options.Routing.ServerPort, options.Routing.Reserved = wellknown.NFSPort, reserved(o.HTTPAddress)

@@ -15,7 +15,6 @@ import (
 	awslogging "github.com/aws/smithy-go/logging"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -86,8 +85,8 @@ func NewClient(config *rest.Config, qps float32, burst int, timeout time.Duratio
 }
 
 // StartEvents begins to write events; the arguments are those of events.Options.
-func (p *Program) StartEvents(warnings, normal kubernetes.Interface, subject func(*corev1.Event) string) *events.Broadcast {
-	return events.Start(events.Options{Warnings: warnings, Normal: normal, Component: "efs-stunnel", Subject: subject, Dropped: p.CountDropped, Log: p.Log})
+func (p *Program) StartEvents(warnings, normal kubernetes.Interface) *events.Broadcast {
+	return events.Start(events.Options{Warnings: warnings, Normal: normal, Component: "efs-stunnel", Dropped: p.CountDropped, Log: p.Log})
 }
 
 // CountDropped counts an event that the apiserver refused.

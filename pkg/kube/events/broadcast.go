@@ -37,12 +37,9 @@ import (
 type Options struct {
 	// Warnings and Normal write events of that type. They should have a timeout, and rate limits of their own.
 	Warnings, Normal kubernetes.Interface
-	Component        string // what kubectl describe shows as the source
-	// Subject returns what an event is about besides its object, "" for nothing. Events about different
-	// things are neither aggregated nor limited together. It may be nil.
-	Subject func(event *corev1.Event) string
-	Dropped func(reason string) // called for each event that was not written, with a metav1.StatusReason
-	Log     *slog.Logger
+	Component        string              // what kubectl describe shows as the source
+	Dropped          func(reason string) // called for each event that was not written, with a metav1.StatusReason
+	Log              *slog.Logger
 }
 
 // Broadcast writes events in the background, each with the stream of its type. It is a record.EventRecorder that never
@@ -65,7 +62,7 @@ type stream struct {
 
 func (o Options) start(client kubernetes.Interface) *stream {
 	s := &stream{
-		broadcaster: record.NewBroadcasterWithCorrelatorOptions(o.correlation()),
+		broadcaster: record.NewBroadcasterWithCorrelatorOptions(correlation),
 		sink: &sink{
 			EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
 			options:   o,
@@ -77,21 +74,17 @@ func (o Options) start(client kubernetes.Interface) *stream {
 	return s
 }
 
-// correlation is client-go's, with keys that include Subject.
-func (o Options) correlation() record.CorrelatorOptions {
-	if o.Subject == nil {
-		return record.CorrelatorOptions{}
-	}
-	return record.CorrelatorOptions{
-		KeyFunc: func(event *corev1.Event) (similar, same string) {
-			similar, same = record.EventAggregatorByReasonFunc(event)
-			return similar + o.Subject(event), same
-		},
-		SpamKeyFunc: func(event *corev1.Event) string {
-			about := event.InvolvedObject
-			return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), o.Subject(event)}, " ")
-		},
-	}
+// correlation is client-go's, but for events about different tunnels of a node, which are neither aggregated nor limited
+// together.
+var correlation = record.CorrelatorOptions{
+	KeyFunc: func(event *corev1.Event) (similar, same string) {
+		similar, same = record.EventAggregatorByReasonFunc(event)
+		return similar + event.Annotations[wellknown.AnnotationTunnel], same
+	},
+	SpamKeyFunc: func(event *corev1.Event) string {
+		about := event.InvolvedObject
+		return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), event.Annotations[wellknown.AnnotationTunnel]}, " ")
+	},
 }
 
 func (b *Broadcast) of(eventType string) *stream {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 )
 
@@ -49,7 +50,6 @@ func newFixture() *fixture {
 		return err != nil, nil, err
 	})
 	w.Broadcast = events.Start(events.Options{
-		Subject:  func(event *corev1.Event) string { return event.Annotations["about"] },
 		Warnings: w.client, Normal: w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Dropped: func(reason string) {
 			w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *fixture) record(name, reason, message string) {
 }
 
 func (w *fixture) recordAbout(what, message string) {
-	w.AnnotatedEventf(claim("a"), map[string]string{"about": what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
+	w.AnnotatedEventf(claim("a"), map[string]string{wellknown.AnnotationTunnel: what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
 }
 
 // close gives the broadcast a minute.
