@@ -36,12 +36,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/server/quota"
 )
 
-const (
-	readyCommand  = "ready"
-	quotasCommand = "quotas"
-
-	terminationLog = "/dev/termination-log"
-)
+const readyCommand, quotasCommand = "ready", "quotas"
 
 // readyTimeout is less than timeoutSeconds of the probe.
 const readyTimeout = 4 * time.Second
@@ -72,7 +67,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case readyCommand:
 		return askReady(o.HTTP.Address, stdout)
 	case quotasCommand:
-		return sayQuotas(o.Data, terminationLog, stderr)
+		return sayQuotas(o.Data, "/dev/termination-log", stderr)
 	}
 	lines := logging.NewLossy(stderr)
 	defer lines.Close()

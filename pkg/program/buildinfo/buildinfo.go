@@ -18,11 +18,8 @@ type Info struct {
 
 // Read reads it.
 func Read() Info {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
-	}
-	return from(info, fips140Module())
+	build, _ := debug.ReadBuildInfo() // nil without
+	return from(cmp.Or(build, &debug.BuildInfo{}), fips140Module())
 }
 
 // fips140Module depends on GOFIPS140 of the build and GODEBUG of the process.

@@ -8,12 +8,10 @@ import (
 
 // Pause waits for a time. It returns false, and at once, if the context ends before.
 func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -47,9 +48,7 @@ func (s *Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, 
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = OutputGrace
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
+	cmd.SysProcAttr = cmp.Or(cmd.SysProcAttr, &syscall.SysProcAttr{})
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.Setpgid = true // an interrupt on a terminal reaches the parent alone
 	started := make(chan error, 1)
