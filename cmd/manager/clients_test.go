@@ -16,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
 )
 
@@ -80,7 +81,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 				t.Fatal("the apiserver has no such Lease")
 			}
 			w.events = w.program.StartEvents(w.client, w.client)
-			defer client.CloseEvents(t.Context(), w.events)
+			defer w.events.Close(events.FlushTimeout)
 			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)
 			}

@@ -132,7 +132,7 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 	err = m.work(working, func(w workload) {
 		background.Go(func() { w.caches.Run(serving) })
 	}, wire)
-	m.closeEvents(ctx, err)
+	m.closeEvents(err)
 	stop()
 	background.Wait()
 	if cause := context.Cause(working); ctx.Err() == nil && cause != nil {
@@ -143,14 +143,12 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 
 // closeEvents writes the remaining events, unless the work was interrupted: another replica may lead, and the
 // process must not live longer.
-func (m *manager) closeEvents(ctx context.Context, err error) {
-	if !errors.Is(err, queue.ErrInterrupted) {
-		client.CloseEvents(ctx, m.events)
-		return
+func (m *manager) closeEvents(err error) {
+	if errors.Is(err, queue.ErrInterrupted) {
+		m.events.Close(0)
+	} else {
+		m.events.Close(events.FlushTimeout)
 	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	m.events.Close(ended)
 }
 
 // work waits for what the loops need, then until this replica leads. Only a replica whose caches are

@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
-	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
 )
 
 // withoutAWS hides what the machine of the test knows of AWS.
@@ -148,7 +148,7 @@ func TestLoopsGetTheSettings(t *testing.T) {
 		o.loops.Aliases = map[string][]string{"fs-2": {"fs-1"}}
 	})
 	w.events = w.program.StartEvents(w.client, w.client)
-	defer client.CloseEvents(t.Context(), w.events)
+	defer w.events.Close(events.FlushTimeout)
 	got := w.loopOptions("the-cluster", topology.Network{Region: "cn-north-1", VPCID: "vpc-1"})
 	if got.Cluster != "the-cluster" || got.DNSSuffix != "efs.cn-north-1.amazonaws.com.cn" || got.VPCID != "vpc-1" ||
 		got.Threshold != 5 || got.PollingInterval != 90*time.Second || got.Batch != 512 || got.Backoff != time.Minute ||

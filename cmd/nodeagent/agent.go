@@ -68,7 +68,7 @@ func agentRun(ctx context.Context, args []string, e client.Environment, stdout, 
 	options, broadcast, err := wireAgent(o, log)
 	if err == nil {
 		err = agent.New(options).Run(ctx)
-		client.CloseEvents(ctx, broadcast)
+		broadcast.Close(events.FlushTimeout)
 	}
 	if err != nil {
 		log.Error("node agent ends because of an error", "err", err)

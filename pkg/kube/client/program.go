@@ -3,7 +3,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,9 +32,6 @@ import (
 
 // EventTimeout limits each request of a client for events.
 const EventTimeout = 10 * time.Second
-
-// flushTimeout limits the time in which a program that ends writes its events.
-const flushTimeout = 3 * time.Second
 
 // Program has the log and the metrics that manager and node agent are built on.
 type Program struct {
@@ -91,13 +87,6 @@ func (p *Program) StartEvents(warnings, normal kubernetes.Interface) *events.Bro
 
 // CountDropped counts an event that the apiserver refused.
 func (p *Program) CountDropped(reason string) { p.dropped.WithLabelValues(reason).Inc() }
-
-// CloseEvents writes the remaining events, for which the context may have ended.
-func CloseEvents(ctx context.Context, broadcast *events.Broadcast) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	broadcast.Close(ctx)
-}
 
 // SDKLogger logs the lines of the AWS SDK at level debug. What matters is returned as an error.
 func (p *Program) SDKLogger() awslogging.Logger {

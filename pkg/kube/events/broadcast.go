@@ -109,8 +109,12 @@ func (b *Broadcast) AnnotatedEventf(object runtime.Object, annotations map[strin
 	b.of(eventType).AnnotatedEventf(object, annotations, eventType, reason, format, args...)
 }
 
-// Close waits until all recorded events are written or dropped, or the context ends, and stops writing.
-func (b *Broadcast) Close(ctx context.Context) {
+// FlushTimeout is for programs that end in order.
+const FlushTimeout = 3 * time.Second
+
+// Close waits until all recorded events are written or dropped, or the time is over, and stops writing.
+func (b *Broadcast) Close(timeout time.Duration) {
+	over := time.After(timeout)
 	for _, s := range []*stream{b.warnings, b.normal} {
 		defer s.broadcaster.Shutdown()
 		s.Event(&corev1.ObjectReference{Kind: markerKind, Name: markerKind}, corev1.EventTypeNormal, markerKind, "")
@@ -118,8 +122,8 @@ func (b *Broadcast) Close(ctx context.Context) {
 	for _, s := range []*stream{b.warnings, b.normal} {
 		select {
 		case <-s.sink.flushed:
-		case <-ctx.Done():
-			s.sink.options.Log.Warn("events may be lost because they were not written in time", "err", context.Cause(ctx))
+		case <-over:
+			s.sink.options.Log.Warn("events may be lost because they were not written in time", "duration", timeout)
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package events_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,9 +74,7 @@ func (w *fixture) recordAbout(what, message string) {
 // close gives the broadcast a minute.
 func (w *fixture) close(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	w.Close(ctx)
+	w.Close(time.Minute)
 	synctest.Wait()
 }
 
@@ -138,7 +135,7 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 		}
 		close(busy)
 		synctest.Wait()
-		b.Close(t.Context())
+		b.Close(time.Minute)
 		synctest.Wait()
 		if written < 1000 {
 			t.Errorf("got %d other events, want as many as the queue has places", written)
