@@ -193,16 +193,12 @@ func (v *value[T]) String() string { return v.format(*v.target) }
 
 func (v *value[T]) Type() string { return v.kind }
 
-// Parsed is a setting with a parser and, unless format is nil, a formatter.
+// Parsed is a setting with a parser and a formatter, which is nil if there is no default to show.
 func Parsed[T any](target *T, kind string, parse func(string) (T, error), format func(T) string) pflag.Value {
-	text := ""
 	if format == nil {
-		format = func(T) string { return text }
+		format = func(T) string { return "" }
 	}
-	return &value[T]{target, kind, func(given string) (T, error) {
-		text = given
-		return parse(given)
-	}, format}
+	return &value[T]{target, kind, parse, format}
 }
 
 // Text is a setting of any text that passes a check, whose error says what is allowed.
