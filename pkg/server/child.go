@@ -26,7 +26,7 @@ type child struct {
 	parse    func(line string) (slog.Level, string)
 	isFatal  func(text string) bool // of a line after which the program is of no use; nil for none
 	grace    time.Duration          // the time between SIGTERM and SIGKILL
-	starter  *process.Starter
+	starter  process.Starter
 	restarts prometheus.Counter
 	log      *slog.Logger
 

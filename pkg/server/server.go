@@ -90,9 +90,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	// The thread that starts processes must outlive them, and so the context.
-	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	starter := process.NewStarter(lifetime)
+	starter := process.NewStarter()
+	defer close(starter)
 	s.stunnel.starter, s.ganesha.starter = starter, starter
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return status.Serve(ctx) })

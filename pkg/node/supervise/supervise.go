@@ -75,9 +75,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	// The thread that starts processes must outlive them, and so the context.
+	starter := process.NewStarter()
+	defer close(starter)
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	s := newSupervisor(o, dir, features, process.NewStarter(lifetime))
+	s := newSupervisor(o, dir, features, starter)
 	if s.connWatcher, err = newConnWatcher(func(fd int32) {
 		s.events <- func(time.Time) { s.connectionWaiting(fd) }
 	}); err != nil {
@@ -94,7 +96,7 @@ type supervisor struct {
 	options     Options
 	dir         confdir.Dir
 	features    stunnelcfg.Features
-	starter     *process.Starter
+	starter     process.Starter
 	memoryOf    func(pid int) (uint64, error)
 	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
@@ -116,7 +118,7 @@ type supervisor struct {
 	closeAt, closeBy time.Time
 }
 
-func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *process.Starter) *supervisor {
+func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter process.Starter) *supervisor {
 	return &supervisor{
 		options: o, dir: dir, features: features, starter: starter, memoryOf: dataSize, limitMemory: limitDataSize,
 		events:    make(chan func(time.Time), 1024),

@@ -4,7 +4,6 @@ package process
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,21 +20,16 @@ const OutputGrace = time.Second
 
 // Starter starts processes, all from one thread: the kernel kills them when that thread ends
 // (PR_SET_PDEATHSIG), and so whenever this program ends.
-type Starter struct{ requests chan func() }
+type Starter chan func()
 
-// NewStarter makes a starter that works until the context ends.
-func NewStarter(ctx context.Context) *Starter {
-	s := &Starter{requests: make(chan func())}
+// NewStarter makes a starter that works until it is closed.
+func NewStarter() Starter {
+	s := make(Starter)
 	go func() {
 		// Never unlocked: the runtime may end an unlocked thread.
 		runtime.LockOSThread()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case request := <-s.requests:
-				request()
-			}
+		for start := range s {
+			start()
 		}
 	}()
 	return s
@@ -43,7 +37,7 @@ func NewStarter(ctx context.Context) *Starter {
 
 // Start starts a command. It calls line for each line of its output that is not empty, and exited once after the last,
 // both in other goroutines.
-func (s *Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, error) {
+func (s Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, error) {
 	out := &lines{emit: line}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
@@ -52,7 +46,7 @@ func (s *Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, 
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.Setpgid = true // an interrupt on a terminal reaches the parent alone
 	started := make(chan error, 1)
-	s.requests <- func() { started <- cmd.Start() }
+	s <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
 		return nil, err
 	}
