@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"runtime"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -52,11 +50,8 @@ func Launch(args []string) error {
 // launchGanesha hides IPv6 from Ganesha. Where no interface has an IPv6 address, but the kernel has IPv6,
 // Ganesha would ignore Bind_addr and listen on all addresses, in plain text.
 func launchGanesha(command []string) error {
-	// The kernel keeps the signal and the filter for each thread; the one that calls exec becomes the process.
+	// The kernel keeps the filter for each thread; the one that calls exec becomes the process.
 	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("having nfs-ganesha end with its parent: %w", err)
-	}
 	// Without it, a filter needs CAP_SYS_ADMIN, and exec would give that back to root.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("keeping nfs-ganesha from new privileges: %w", err)
@@ -69,10 +64,7 @@ func launchGanesha(command []string) error {
 			return fmt.Errorf("denying nfs-ganesha sockets of IPv6: %w", err)
 		}
 	}
-	if err := syscall.Exec(command[0], command, os.Environ()); err != nil {
-		return fmt.Errorf("starting %s: %w", command[0], err)
-	}
-	return nil
+	return process.Exec(ganeshaTitle, command)
 }
 
 // dropCapability takes a capability from this thread.

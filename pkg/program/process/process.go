@@ -65,17 +65,18 @@ func (s Starter) Start(cmd *exec.Cmd, line, exited func(string)) (*os.Process, e
 // (sd_listen_fds(3)). The protocol demands the process id of stunnel in LISTEN_PID, which only the
 // process itself has before the exec. Launch returns only on error.
 func Launch(program, file string) error {
-	// The kernel keeps the signal for each thread, and stunnel gets that of the thread that calls
-	// exec, which need not be the one for which the supervisor asked.
+	return Exec("stunnel", []string{program, file}, "LISTEN_FDS=1", "LISTEN_PID="+strconv.Itoa(os.Getpid()))
+}
+
+// Exec replaces this process by a program that ends with the parent. It returns only on error.
+func Exec(title string, command []string, variables ...string) error {
+	// The kernel keeps the signal for each thread, and the program gets that of the thread that calls
+	// exec, which need not be the one for which the parent asked.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("having stunnel end with its parent: %w", err)
+		return fmt.Errorf("having %s end with its parent: %w", title, err)
 	}
-	env := append(os.Environ(), "LISTEN_FDS=1", "LISTEN_PID="+strconv.Itoa(os.Getpid()))
-	if err := syscall.Exec(program, []string{program, file}, env); err != nil {
-		return fmt.Errorf("starting %s: %w", program, err)
-	}
-	return nil
+	return fmt.Errorf("starting %s: %w", command[0], syscall.Exec(command[0], command, append(os.Environ(), variables...)))
 }
 
 const (
