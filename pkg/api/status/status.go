@@ -145,7 +145,7 @@ func (s *Set) Update(now time.Time, found []Condition) Changes {
 }
 
 // expire removes the conditions that were not found for Linger.
-func (s *Set) expire(now time.Time) (ended []Condition) {
+func (s *Set) expire(now time.Time) []Condition {
 	gone, stays := map[Reference]Condition{}, map[Reference]bool{}
 	for k, c := range s.held {
 		if c.round == s.round || now.Sub(c.found) < s.Linger {
@@ -155,12 +155,8 @@ func (s *Set) expire(now time.Time) (ended []Condition) {
 		gone[k.Reference] = c.Condition
 		delete(s.held, k)
 	}
-	for reference, c := range gone {
-		if !stays[reference] {
-			ended = append(ended, c)
-		}
-	}
-	return ended
+	maps.DeleteFunc(gone, func(r Reference, _ Condition) bool { return stays[r] })
+	return slices.Collect(maps.Values(gone))
 }
 
 // Conditions returns the conditions that hold, in order of subject and reason.
