@@ -82,7 +82,7 @@ func NewClient(config *rest.Config, qps float32, burst int, timeout time.Duratio
 
 // StartEvents begins to write events; the arguments are those of events.Options.
 func (p *Program) StartEvents(warnings, normal kubernetes.Interface) *events.Broadcast {
-	return events.Start(events.Options{Warnings: warnings, Normal: normal, Component: "efs-stunnel", Dropped: p.CountDropped, Log: p.Log})
+	return events.Start(events.Options{Warnings: warnings, Normal: normal, Dropped: p.CountDropped, Log: p.Log})
 }
 
 // CountDropped counts an event that the apiserver refused.

@@ -37,7 +37,6 @@ import (
 type Options struct {
 	// Warnings and Normal write events of that type. They should have a timeout, and rate limits of their own.
 	Warnings, Normal kubernetes.Interface
-	Component        string              // what kubectl describe shows as the source
 	Dropped          func(reason string) // called for each event that was not written, with a metav1.StatusReason
 	Log              *slog.Logger
 }
@@ -53,24 +52,26 @@ func Start(o Options) *Broadcast {
 	return &Broadcast{warnings: o.start(o.Warnings), normal: o.start(o.Normal)}
 }
 
-// stream writes events in the order in which they are recorded.
+// stream writes events in the order in which they are recorded. As a sink, it returns no error where a retry would not
+// help.
 type stream struct {
 	record.EventRecorder
+	record.EventSink
 	broadcaster record.EventBroadcaster
-	sink        *sink
+	options     Options
+	once        sync.Once
+	flushed     chan struct{} // closed when the marker arrives
 }
 
 func (o Options) start(client kubernetes.Interface) *stream {
 	s := &stream{
+		EventSink:   &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
 		broadcaster: record.NewBroadcasterWithCorrelatorOptions(correlation),
-		sink: &sink{
-			EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
-			options:   o,
-			flushed:   make(chan struct{}),
-		},
+		options:     o,
+		flushed:     make(chan struct{}),
 	}
-	s.EventRecorder = s.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.Component})
-	s.broadcaster.StartRecordingToSink(s.sink)
+	s.EventRecorder = s.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "efs-stunnel"})
+	s.broadcaster.StartRecordingToSink(s)
 	return s
 }
 
@@ -121,9 +122,9 @@ func (b *Broadcast) Close(timeout time.Duration) {
 	}
 	for _, s := range []*stream{b.warnings, b.normal} {
 		select {
-		case <-s.sink.flushed:
+		case <-s.flushed:
 		case <-over:
-			s.sink.options.Log.Warn("events may be lost because they were not written in time", "duration", timeout)
+			s.options.Log.Warn("events may be lost because they were not written in time", "duration", timeout)
 			return
 		}
 	}
@@ -134,15 +135,7 @@ func (b *Broadcast) Close(timeout time.Duration) {
 // before it are done.
 const markerKind = "EndOfEvents"
 
-// sink returns no error where a retry would not help.
-type sink struct {
-	record.EventSink
-	options Options
-	once    sync.Once
-	flushed chan struct{} // closed when the marker arrives
-}
-
-func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
+func (s *stream) Create(event *corev1.Event) (*corev1.Event, error) {
 	if event.InvolvedObject.Kind == markerKind {
 		s.once.Do(func() { close(s.flushed) })
 		return event, nil
@@ -153,7 +146,7 @@ func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
 
 // Patch implements record.EventSink. If the event was deleted, it returns an error, for which the
 // broadcaster creates a new one.
-func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+func (s *stream) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	patched, err := s.EventSink.Patch(event, data)
 	if apierrors.IsNotFound(err) {
 		return nil, err
@@ -163,7 +156,7 @@ func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 
 // settle returns errors of the network: the broadcaster retries them, 12 times. An error from the
 // apiserver it would log in full each time, without a retry.
-func (s *sink) settle(event, written *corev1.Event, err error) (*corev1.Event, error) {
+func (s *stream) settle(event, written *corev1.Event, err error) (*corev1.Event, error) {
 	refusal := apierrors.APIStatus(nil)
 	if !errors.As(err, &refusal) {
 		return written, err

@@ -49,7 +49,7 @@ func newFixture() *fixture {
 		return err != nil, nil, err
 	})
 	w.Broadcast = events.Start(events.Options{
-		Warnings: w.client, Normal: w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Warnings: w.client, Normal: w.client, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Dropped: func(reason string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 			return true, create.GetObject(), nil
 		})
 		b := events.Start(events.Options{
-			Warnings: warnings, Normal: normal, Component: "efs-stunnel", Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},
+			Warnings: warnings, Normal: normal, Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},
 		})
 		for i := range 2000 { // more than a queue has places
 			b.Event(claim(fmt.Sprintf("claim-%d", i)), corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
