@@ -125,10 +125,7 @@ func (s *server) serve(ctx context.Context) {
 	defer beside.Wait() // they use what is closed at the end
 	beside.Go(func() { s.readiness.run(ctx) })
 	beside.Go(func() { s.followCertificates(ctx) })
-	beside.Go(func() {
-		<-ctx.Done()
-		s.refuseConnections()
-	})
+	beside.Go(func() { s.refuseConnections(ctx) })
 	s.stunnel.run(ctx)
 }
 
@@ -199,8 +196,9 @@ func socketOf(listener net.Listener) (*os.File, error) {
 	return socket, unix.SetNonblock(fd, true)
 }
 
-// refuseConnections makes the socket stop listening, although stunnel has a copy.
-func (s *server) refuseConnections() {
+// refuseConnections makes the socket stop listening when the context ends, although stunnel has a copy.
+func (s *server) refuseConnections(ctx context.Context) {
+	<-ctx.Done()
 	if err := unix.Shutdown(int(s.socket.Fd()), unix.SHUT_RD); err != nil {
 		s.options.Log.Warn("closing the socket of clients failed", "err", err)
 	}

@@ -30,9 +30,6 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// maxScrapes is how many clients get metrics at once.
-const maxScrapes = 3
-
 // Options say what is served.
 type Options struct {
 	Network string // of Address: "unix", or "" for TCP
@@ -100,7 +97,7 @@ func Handler(o Options) http.Handler {
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
 		// Each client holds all series until it has read them.
-		MaxRequestsInFlight: maxScrapes,
+		MaxRequestsInFlight: 3,
 	}))
 	if o.Pprof {
 		mux.Handle("/debug/pprof/", local(pprof.Index))
@@ -195,16 +192,12 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: accepted, limited: l, client: clientOf(accepted)}
+	client, _, _ := net.SplitHostPort(accepted.RemoteAddr().String()) // "" for all clients of a socket
+	c := &connection{Conn: accepted, limited: l, client: client}
 	if extra := l.add(c); extra != nil {
 		_ = extra.Close()
 	}
 	return c, nil
-}
-
-func clientOf(c net.Conn) string {
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // "" for all clients of a socket
-	return host
 }
 
 // add returns the connection that is too many, nil for none.
@@ -228,12 +221,8 @@ func (l *limited) add(c *connection) (extra *connection) {
 }
 
 func (c *connection) Close() error {
-	c.limited.remove(c)
+	c.limited.mu.Lock()
+	c.limited.open = slices.DeleteFunc(c.limited.open, func(open *connection) bool { return open == c })
+	c.limited.mu.Unlock()
 	return c.Conn.Close()
-}
-
-func (l *limited) remove(c *connection) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open = slices.DeleteFunc(l.open, func(open *connection) bool { return open == c })
 }

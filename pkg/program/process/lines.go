@@ -8,19 +8,15 @@ import (
 // maxLineBytes bounds a line; the rest of a longer one is dropped.
 const maxLineBytes = 1024
 
-// readBytes is the size of the read buffer of a process. With io.Copy's default of 32 KiB, buffers
-// would be most of a supervisor's memory.
-const readBytes = 2048
-
 // lines splits the output of a process into lines. It is not safe for concurrent use.
 type lines struct {
 	emit func(string) // is called for each line that is not empty
 	rest []byte
 }
 
-// ReadFrom implements io.ReaderFrom, which keeps io.Copy from allocating its own buffer.
+// ReadFrom keeps io.Copy from allocating its own buffer. With 32 KiB each, buffers would be most of a supervisor's memory.
 func (s *lines) ReadFrom(r io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, readBytes))
+	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, 2048))
 }
 
 // Write never fails.

@@ -22,16 +22,12 @@ func ParseStunnel(raw string) (level slog.Level, thread, text string) {
 	} else if found := startingLine.FindStringSubmatch(raw); found != nil {
 		level, text = levelOf(found[1]), found[2]
 	}
-	if isUsual(text) {
+	// These come with every connection: TIMEOUTclose is 0, and no certificate of EFS comes with an OCSP response, which
+	// stunnel 5.74 reports without requiring it.
+	if strings.Contains(text, "TIMEOUTclose exceeded") || strings.Contains(text, "No OCSP stapling response received") {
 		level = slog.LevelDebug
 	}
 	return level, thread, text
-}
-
-// isUsual says of an error that stunnel logs for every connection that it means nothing: TIMEOUTclose is 0, and
-// no certificate of EFS comes with an OCSP response, which stunnel 5.74 reports without requiring it.
-func isUsual(text string) bool {
-	return strings.Contains(text, "TIMEOUTclose exceeded") || strings.Contains(text, "No OCSP stapling response received")
 }
 
 // levelOf maps a severity of syslog, or the mark that stands for it in startingLine. Notices are
