@@ -274,8 +274,5 @@ func (w Conditions) record(c status.Condition, eventType, reason, message string
 	}
 }
 
-// maxMessageBytes is below the events API's limit of 1024.
-const maxMessageBytes = 1000
-
-// Cut returns a message that the events API takes.
-func Cut(message string) string { return operations.Shorten(message, maxMessageBytes) }
+// Cut returns a message that the events API takes, whose limit is 1024 bytes.
+func Cut(message string) string { return operations.Shorten(message, 1000) }

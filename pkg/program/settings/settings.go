@@ -19,9 +19,6 @@ import (
 // ErrHelp is returned by Parse for --help. The caller prints Help then.
 var ErrHelp = pflag.ErrHelp
 
-// helpColumns is the width of a usual terminal and of a page.
-const helpColumns = 100
-
 // Set is the settings of one program.
 type Set struct {
 	groups []*Group
@@ -161,12 +158,12 @@ func (s *Set) Names(name string) string {
 	return "--" + name
 }
 
-// Help returns the description of all settings.
+// Help returns the description of all settings, as wide as a usual terminal and a page.
 func (s *Set) Help() string {
 	var text strings.Builder
 	for _, g := range append(slices.Clone(s.groups), s.rare) {
 		if g.flags.HasFlags() {
-			fmt.Fprintf(&text, "\n%s:\n%s", g.flags.Name(), g.flags.FlagUsagesWrapped(helpColumns))
+			fmt.Fprintf(&text, "\n%s:\n%s", g.flags.Name(), g.flags.FlagUsagesWrapped(100))
 		}
 	}
 	return text.String()
