@@ -80,9 +80,9 @@ func NewClient(config *rest.Config, qps float32, burst int, timeout time.Duratio
 	return kubernetes.NewForConfig(config)
 }
 
-// StartEvents begins to write events; the arguments are those of events.Options.
+// StartEvents begins to write events; the clients are those of events.Start.
 func (p *Program) StartEvents(warnings, normal kubernetes.Interface) *events.Broadcast {
-	return events.Start(events.Options{Warnings: warnings, Normal: normal, Dropped: p.CountDropped, Log: p.Log})
+	return events.Start(warnings, normal, p.CountDropped, p.Log)
 }
 
 // CountDropped counts an event that the apiserver refused.

@@ -33,23 +33,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Options are the recorder and its destination.
-type Options struct {
-	// Warnings and Normal write events of that type. They should have a timeout, and rate limits of their own.
-	Warnings, Normal kubernetes.Interface
-	Dropped          func(reason string) // called for each event that was not written, with a metav1.StatusReason
-	Log              *slog.Logger
-}
-
 // Broadcast writes events in the background, each with the stream of its type. It is a record.EventRecorder that never
 // blocks.
 type Broadcast struct {
 	warnings, normal *stream
 }
 
-// Start begins to write.
-func Start(o Options) *Broadcast {
-	return &Broadcast{warnings: o.start(o.Warnings), normal: o.start(o.Normal)}
+// Start begins to write, warnings and normal events with a client of their own, which should have a timeout and a rate
+// limit. It calls dropped for each event that was not written, with a metav1.StatusReason.
+func Start(warnings, normal kubernetes.Interface, dropped func(reason string), log *slog.Logger) *Broadcast {
+	return &Broadcast{warnings: start(warnings, dropped, log), normal: start(normal, dropped, log)}
 }
 
 // stream writes events in the order in which they are recorded. As a sink, it returns no error where a retry would not
@@ -58,16 +51,18 @@ type stream struct {
 	record.EventRecorder
 	record.EventSink
 	broadcaster record.EventBroadcaster
-	options     Options
+	dropped     func(reason string)
+	log         *slog.Logger
 	once        sync.Once
 	flushed     chan struct{} // closed when the marker arrives
 }
 
-func (o Options) start(client kubernetes.Interface) *stream {
+func start(client kubernetes.Interface, dropped func(reason string), log *slog.Logger) *stream {
 	s := &stream{
 		EventSink:   &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
 		broadcaster: record.NewBroadcasterWithCorrelatorOptions(correlation),
-		options:     o,
+		dropped:     dropped,
+		log:         log,
 		flushed:     make(chan struct{}),
 	}
 	s.EventRecorder = s.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "efs-stunnel"})
@@ -124,7 +119,7 @@ func (b *Broadcast) Close(timeout time.Duration) {
 		select {
 		case <-s.flushed:
 		case <-over:
-			s.options.Log.Warn("events may be lost because they were not written in time", "duration", timeout)
+			s.log.Warn("events may be lost because they were not written in time", "duration", timeout)
 			return
 		}
 	}
@@ -161,13 +156,13 @@ func (s *stream) settle(event, written *corev1.Event, err error) (*corev1.Event,
 	if !errors.As(err, &refusal) {
 		return written, err
 	}
-	s.options.Dropped(cmp.Or(string(refusal.Status().Reason), "Unknown"))
+	s.dropped(cmp.Or(string(refusal.Status().Reason), "Unknown"))
 	// Missing permissions are logged elsewhere, and terminating namespaces are normal.
 	level := slog.LevelWarn
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		level = slog.LevelDebug
 	}
-	s.options.Log.Log(context.Background(), level, "event dropped", "reason", event.Reason, "err", err)
+	s.log.Log(context.Background(), level, "event dropped", "reason", event.Reason, "err", err)
 	return event, nil
 }
 

@@ -48,14 +48,11 @@ func newFixture() *fixture {
 		err := w.failure(action.GetVerb())
 		return err != nil, nil, err
 	})
-	w.Broadcast = events.Start(events.Options{
-		Warnings: w.client, Normal: w.client, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-		Dropped: func(reason string) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.dropped = append(w.dropped, reason)
-		},
-	})
+	w.Broadcast = events.Start(w.client, w.client, func(reason string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dropped = append(w.dropped, reason)
+	}, slog.New(slog.NewTextHandler(&w.log, nil)))
 	return w
 }
 
@@ -121,9 +118,7 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 			}
 			return true, create.GetObject(), nil
 		})
-		b := events.Start(events.Options{
-			Warnings: warnings, Normal: normal, Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},
-		})
+		b := events.Start(warnings, normal, func(string) {}, slog.New(slog.DiscardHandler))
 		for i := range 2000 { // more than a queue has places
 			b.Event(claim(fmt.Sprintf("claim-%d", i)), corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
 		}
