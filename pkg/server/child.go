@@ -59,10 +59,9 @@ func (c *child) run(ctx context.Context) {
 
 func (c *child) runOnce(ctx context.Context) (exitStatus string) {
 	exited := make(chan string, 1)
-	if err := c.start(func(status string) { exited <- status }); err != nil {
+	if err := c.start(exited); err != nil {
 		return err.Error()
 	}
-	defer c.forget()
 	c.log.Info("program started")
 	select {
 	case exitStatus = <-exited:
@@ -73,17 +72,16 @@ func (c *child) runOnce(ctx context.Context) (exitStatus string) {
 }
 
 // start holds the lock until the process is known, so that none of its own is reaped as an orphan.
-func (c *child) start(exited func(string)) (err error) {
+func (c *child) start(exited chan<- string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.proc, err = c.starter.Start(c.command(), c.logLine, exited)
+	c.proc, err = c.starter.Start(c.command(), c.logLine, func(exitStatus string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.proc = nil
+		exited <- exitStatus
+	})
 	return err
-}
-
-func (c *child) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.proc = nil
 }
 
 func (c *child) stop(exited <-chan string) (exitStatus string) {
