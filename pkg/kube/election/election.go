@@ -62,6 +62,7 @@ const (
 type Election struct {
 	options Options
 	leases  *leases
+	lock    *resourcelock.LeaseLock
 	health  *leaderelection.HealthzAdaptor
 	leading atomic.Bool
 }
@@ -75,6 +76,11 @@ func New(o Options) (*Election, error) {
 			LeaseInterface: o.Requests.CoordinationV1().Leases(o.Namespace),
 			restored:       restored, restore: sync.OnceFunc(func() { close(restored) }),
 		},
+	}
+	e.lock = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+		Client:     e.leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}
 	if _, err := leaderelection.NewLeaderElector(e.config(o.RetryPeriod, func() {}, func() {})); err != nil {
 		return nil, fmt.Errorf("preparing the election of %s: %w", o.Identity, err)
@@ -197,7 +203,7 @@ func (e *Election) end(ctx context.Context, t *term) {
 func (e *Election) config(period time.Duration, elected, ended func()) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Name:          e.options.Name,
-		Lock:          e.lock(),
+		Lock:          e.lock,
 		LeaseDuration: e.options.LeaseDuration,
 		RenewDeadline: e.options.RenewDeadline,
 		RetryPeriod:   period,
@@ -213,23 +219,14 @@ func (e *Election) config(period time.Duration, elected, ended func()) leaderele
 	}
 }
 
-func (e *Election) lock() *resourcelock.LeaseLock {
-	return &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: e.options.Namespace, Name: e.options.Name},
-		Client:     e.leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Identity},
-	}
-}
-
 // release clears the Lease if it is ours. On error, standbys wait until it expires.
 func (e *Election) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	lock := e.lock()
-	record, _, err := lock.Get(ctx)
+	record, _, err := e.lock.Get(ctx)
 	if err == nil && record.HolderIdentity == e.options.Identity {
 		now := metav1.Now()
-		err = lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		err = e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
 			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 		})
 	}
