@@ -121,7 +121,8 @@ type options struct {
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
 	o := options{Options: server.Options{
 		Data: "/data", Certificates: "/etc/efs-stunnel/server", Listen: fmt.Sprintf(":%d", wellknown.NFSPort),
-		GaneshaPort: 12049, GracePeriod: time.Minute, ClientCertificates: true, HTTP: httpserver.Options{Address: ":8080"},
+		GaneshaPort: 12049, GracePeriod: time.Minute, ClientCertificates: true,
+		HTTP: httpserver.Options{Address: ":8080"},
 	}}
 	set := settings.New("nfsserver")
 	disk := set.Group("Disk")

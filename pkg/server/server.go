@@ -207,7 +207,8 @@ func (s *server) refuseConnections(ctx context.Context) {
 // launch returns the command that has Launch start a program. It has no context: the child stops it by signals, after
 // the context has ended.
 func launch(title string, command ...string) *exec.Cmd {
-	return exec.Command("/proc/self/exe", append([]string{LaunchCommand, title}, command...)...) //nolint:noctx // see above
+	args := append([]string{LaunchCommand, title}, command...)
+	return exec.Command("/proc/self/exe", args...) //nolint:noctx // see above
 }
 
 func (s *server) stunnelCommand() *exec.Cmd {

@@ -88,7 +88,8 @@ var reasons = map[string]reason{
 	wellknown.EventTargetUnusable:          {TunnelsServe, "correct the target in the table, or what the message names"},
 	wellknown.EventConfigurationRefused:    {TunnelsServe, "mount EFS_CA_FILE into both containers"},
 	wellknown.EventClientCertificateFailed: {TunnelsServe, "what the message says: usually the credentials of the agents"},
-	wellknown.EventTunnelUnhealthy:         {TunnelsServe, "check the mount target: security group (TCP 2049), routes, its state in AWS"},
+	wellknown.EventTunnelUnhealthy: {TunnelsServe,
+		"check the mount target: security group (TCP 2049), routes, its state in AWS"},
 }
 
 // TypeOf returns the type that a condition makes False in the status of an API object. An agent's table is

@@ -70,16 +70,15 @@ func start(client kubernetes.Interface, dropped func(reason string), log *slog.L
 	return s
 }
 
-// correlation is client-go's, but for events about different tunnels of a node, which are neither aggregated nor limited
-// together.
+// correlation is client-go's, but for events about different tunnels, which are neither aggregated nor limited together.
 var correlation = record.CorrelatorOptions{
 	KeyFunc: func(event *corev1.Event) (similar, same string) {
 		similar, same = record.EventAggregatorByReasonFunc(event)
 		return similar + event.Annotations[wellknown.AnnotationTunnel], same
 	},
 	SpamKeyFunc: func(event *corev1.Event) string {
-		about := event.InvolvedObject
-		return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), event.Annotations[wellknown.AnnotationTunnel]}, " ")
+		about, tunnel := event.InvolvedObject, event.Annotations[wellknown.AnnotationTunnel]
+		return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), tunnel}, " ")
 	},
 }
 

@@ -14,7 +14,7 @@ type lines struct {
 	rest []byte
 }
 
-// ReadFrom keeps io.Copy from allocating its own buffer. With 32 KiB each, buffers would be most of a supervisor's memory.
+// ReadFrom keeps io.Copy from allocating a buffer of 32 KiB, which would be most of a supervisor's memory.
 func (s *lines) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, 2048))
 }

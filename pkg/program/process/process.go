@@ -76,7 +76,8 @@ func Exec(title string, command []string, variables ...string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("having %s end with its parent: %w", title, err)
 	}
-	return fmt.Errorf("starting %s: %w", command[0], syscall.Exec(command[0], command, append(os.Environ(), variables...)))
+	err := syscall.Exec(command[0], command, append(os.Environ(), variables...))
+	return fmt.Errorf("starting %s: %w", command[0], err)
 }
 
 const (

@@ -90,8 +90,8 @@ func (s *Set) Parse(args []string, getenv func(string) string) error {
 }
 
 func (s *Set) parseFlags(args []string) error {
-	// Programs with Go's own flag package accept one dash. pflag takes what follows for one-letter flags, of which there
-	// are none here, and the h of -http-address for a request for help.
+	// Programs with Go's own flag package accept one dash. pflag takes what follows for one-letter flags, of
+	// which there are none here, and the h of -http-address for a request for help.
 	for _, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 		if strings.HasPrefix(arg, "-") && s.flags.Lookup(name) != nil {

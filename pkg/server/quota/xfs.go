@@ -160,8 +160,8 @@ func (d disk) open(path string, flags uint64) (*os.File, error) {
 
 // isAbsent reports whether an error means that there is no such file, but at most one of another kind.
 func isAbsent(err error) bool {
-	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ESTALE, unix.ENAMETOOLONG, unix.ENXIO},
-		func(errno error) bool { return errors.Is(err, errno) })
+	absent := []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ESTALE, unix.ENAMETOOLONG, unix.ENXIO}
+	return slices.ContainsFunc(absent, func(errno error) bool { return errors.Is(err, errno) })
 }
 
 func attributesOf(file *os.File) (a attributes, err error) {
