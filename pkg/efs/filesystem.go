@@ -60,7 +60,7 @@ type AccessPoint struct {
 	ID           string
 	FileSystemID string
 	State        LifeCycleState
-	Token        string     // by which its creation can be repeated
+	Token        string     // by which its creation can be repeated; 1 to 64 characters
 	Path         string     // of its root directory
 	User         *PosixUser // nil for the client's own
 	Tags         map[string]string
@@ -68,22 +68,6 @@ type AccessPoint struct {
 
 // PosixUser replaces the user of every client of an access point.
 type PosixUser struct{ UID, GID uint32 }
-
-// AccessPointRequest asks for an access point on a directory that exists.
-type AccessPointRequest struct {
-	Token        string // requests with one token make one access point; 1 to 64 characters
-	FileSystemID string
-	Path         string
-	User         PosixUser
-	Tags         map[string]string
-}
-
-// Clone returns a copy that shares nothing with the original.
-func (fs FileSystem) Clone() FileSystem {
-	fs.Tags = maps.Clone(fs.Tags)
-	fs.MountTargets = slices.Clone(fs.MountTargets)
-	return fs
-}
 
 // Listing is the result of one poll of the API.
 type Listing struct {

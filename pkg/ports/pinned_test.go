@@ -2,6 +2,7 @@ package ports_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,17 +65,21 @@ func TestTargetsFollow(t *testing.T) {
 		AddressByZone:   addresses("us-east-1b", "10.0.1.4"),
 		Unknown:         unknown(map[string]any{"owner": "x", "note": "y"}),
 	}
+	copyOf := func(fs efs.FileSystem) efs.FileSystem {
+		fs.MountTargets = slices.Clone(fs.MountTargets)
+		return fs
+	}
 	shared := usable("fs-1")
 	shared.Name, shared.AvailabilityZone = "shared", "us-east-1a"
 	second := shared.MountTargets[0]
 	second.SubnetID, second.ZoneName, second.Address = "subnet-b", "us-east-1b", addresses("", "10.0.1.4")[""]
 	with := func(state efs.LifeCycleState) efs.Listing {
-		fs, mount := shared.Clone(), second
+		fs, mount := copyOf(shared), second
 		mount.State = state
 		fs.MountTargets = append(fs.MountTargets, mount)
 		return efs.Listing{FileSystems: []efs.FileSystem{fs}, Complete: true, ReadAt: noon}
 	}
-	bare := shared.Clone()
+	bare := shared
 	bare.MountTargets = nil
 	followed := ports.Target{
 		Name: "shared", Port: 20490, DNSName: "fs-1.efs.test", AvailabilityZone: "us-east-1a",
@@ -94,10 +99,10 @@ func TestTargetsFollow(t *testing.T) {
 	pinnedListed.Name, pinnedListed.DNSName, pinnedListed.IAM = "pinned", "pin.example.com", true
 	pinnedListed.AddressBySubnet = addresses("subnet-a", "192.168.0.4")
 	pinnedListed.Unknown = unknown(map[string]any{"owner": "x", "note": "z"})
-	dualStack, onlyIPv6 := shared.Clone(), shared.Clone()
+	dualStack, onlyIPv6 := copyOf(shared), copyOf(shared)
 	dualStack.MountTargets[0].IPv6 = addresses("", "fd00::4")[""]
 	onlyIPv6.MountTargets[0].Address, onlyIPv6.MountTargets[0].IPv6 = netip.Addr{}, addresses("", "fd00::4")[""]
-	updating := dualStack.Clone()
+	updating := copyOf(dualStack)
 	updating.MountTargets[0].State = efs.Updating
 	followedBoth := followed
 	followedBoth.IPv6BySubnet, followedBoth.IPv6ByZone = addresses("subnet-a", "fd00::4"), addresses("us-east-1a", "fd00::4")

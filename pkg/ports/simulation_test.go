@@ -106,7 +106,6 @@ func (s *simulation) alterFileSystem() {
 	if !ok {
 		return
 	}
-	fs = fs.Clone()
 	states := []efs.LifeCycleState{efs.Available, efs.Updating, efs.Deleting, efs.Error}
 	switch s.dice.IntN(4) {
 	case 0:

@@ -126,8 +126,8 @@ func refuse(w http.ResponseWriter, status int, code, accessPoint string) {
 
 func TestAccessPointIsMadeOnce(t *testing.T) {
 	client, seen := newClient(t, &server{})
-	request := efs.AccessPointRequest{
-		Token: "pvc-1", FileSystemID: "fs-1", Path: "/a/b", User: efs.PosixUser{UID: 1000, GID: 50000},
+	request := efs.AccessPoint{
+		Token: "pvc-1", FileSystemID: "fs-1", Path: "/a/b", User: &efs.PosixUser{UID: 1000, GID: 50000},
 		Tags: map[string]string{"b": "2", "a": "1"},
 	}
 	want := efs.AccessPoint{

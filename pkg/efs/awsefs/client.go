@@ -204,9 +204,10 @@ func tagsOf(list []types.Tag) map[string]string {
 	return tags
 }
 
-// CreateAccessPoint makes an access point, which may still be in state Creating when it returns. Repeated with the
-// same token it returns the one that is there; it fails if that one has another path or user.
-func (c *Client) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest) (efs.AccessPoint, error) {
+// CreateAccessPoint makes an access point with a user on a directory that exists. It may still be in state Creating
+// when it returns. Repeated with the same token it returns the one that is there; it fails if that one has another
+// path or user.
+func (c *Client) CreateAccessPoint(ctx context.Context, r efs.AccessPoint) (efs.AccessPoint, error) {
 	input := awsapi.CreateAccessPointInput{
 		ClientToken: &r.Token, FileSystemId: &r.FileSystemID, RootDirectory: &types.RootDirectory{Path: &r.Path}, Tags: tagList(r.Tags),
 		PosixUser: &types.PosixUser{Uid: aws.Int64(int64(r.User.UID)), Gid: aws.Int64(int64(r.User.GID))},
@@ -225,12 +226,12 @@ func (c *Client) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest
 }
 
 // existing describes the access point that an earlier request with the same token has made.
-func (c *Client) existing(ctx context.Context, id string, r efs.AccessPointRequest) (efs.AccessPoint, error) {
+func (c *Client) existing(ctx context.Context, id string, r efs.AccessPoint) (efs.AccessPoint, error) {
 	point, found, err := c.FindAccessPoint(ctx, id)
 	if err != nil {
 		return efs.AccessPoint{}, err
 	}
-	if !found || point.FileSystemID != r.FileSystemID || point.Path != r.Path || point.User == nil || *point.User != r.User {
+	if !found || point.FileSystemID != r.FileSystemID || point.Path != r.Path || point.User == nil || *point.User != *r.User {
 		return efs.AccessPoint{}, fmt.Errorf("creating an access point of %s: access point %s has the token %s already, and another file system, path or user",
 			r.FileSystemID, id, r.Token)
 	}

@@ -24,8 +24,8 @@ import (
 
 // API is the part of EFS that makes access points. Every call should end in bounded time.
 type API interface {
-	// CreateAccessPoint returns the access point that has the token, if there is one.
-	CreateAccessPoint(ctx context.Context, request efs.AccessPointRequest) (efs.AccessPoint, error)
+	// CreateAccessPoint returns the access point that has the token, if there is one. It needs a user.
+	CreateAccessPoint(ctx context.Context, want efs.AccessPoint) (efs.AccessPoint, error)
 	// DeleteAccessPoint succeeds for one that does not exist.
 	DeleteAccessPoint(ctx context.Context, id string) error
 	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
@@ -213,9 +213,9 @@ func (c *Controller) create(ctx context.Context, volume string) error {
 	if !ok {
 		return nil // made or given up meanwhile
 	}
-	point, err := c.options.API.CreateAccessPoint(ctx, efs.AccessPointRequest{
+	point, err := c.options.API.CreateAccessPoint(ctx, efs.AccessPoint{
 		Token: want.Volume, FileSystemID: want.FileSystemID, Path: want.Path, Tags: want.Tags,
-		User: efs.PosixUser{UID: uint32(want.UID), GID: uint32(want.GID)}, //nolint:gosec // a class has only numbers that fit
+		User: &efs.PosixUser{UID: uint32(want.UID), GID: uint32(want.GID)}, //nolint:gosec // a class has only numbers that fit
 	})
 	if err != nil {
 		return err

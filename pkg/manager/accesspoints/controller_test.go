@@ -58,10 +58,10 @@ func (f *fakeAPI) called(call string) int {
 	return f.calls[call]
 }
 
-func (f *fakeAPI) CreateAccessPoint(_ context.Context, r efs.AccessPointRequest) (point efs.AccessPoint, err error) {
+func (f *fakeAPI) CreateAccessPoint(_ context.Context, r efs.AccessPoint) (point efs.AccessPoint, err error) {
 	err = f.do(createCall, func() {
 		if _, exists := f.points[r.Token]; !exists {
-			f.points[r.Token] = efs.AccessPoint{ID: fmt.Sprintf("fsap-%d", len(f.points)+1), FileSystemID: r.FileSystemID, Token: r.Token, Path: r.Path, User: &r.User, Tags: r.Tags}
+			f.points[r.Token] = efs.AccessPoint{ID: fmt.Sprintf("fsap-%d", len(f.points)+1), FileSystemID: r.FileSystemID, Token: r.Token, Path: r.Path, User: r.User, Tags: r.Tags}
 		}
 		point = f.points[r.Token]
 	})

@@ -144,7 +144,7 @@ type slowAPI struct {
 	hold chan struct{}
 }
 
-func (s *slowAPI) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest) (efs.AccessPoint, error) {
+func (s *slowAPI) CreateAccessPoint(ctx context.Context, r efs.AccessPoint) (efs.AccessPoint, error) {
 	<-s.hold
 	return s.fakeAPI.CreateAccessPoint(ctx, r)
 }

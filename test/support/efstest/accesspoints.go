@@ -104,7 +104,7 @@ func (f *Fake) asked(ctx context.Context) error {
 }
 
 // CreateAccessPoint creates one for each token.
-func (f *Fake) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest) (efs.AccessPoint, error) {
+func (f *Fake) CreateAccessPoint(ctx context.Context, r efs.AccessPoint) (efs.AccessPoint, error) {
 	point, exists := f.AccessPoint(r.Token)
 	err := f.change(ctx, true, func() {
 		if exists {
@@ -113,7 +113,7 @@ func (f *Fake) CreateAccessPoint(ctx context.Context, r efs.AccessPointRequest) 
 		f.calls.Created++
 		point = efs.AccessPoint{
 			ID: "fsap-" + strings.ReplaceAll(strings.TrimPrefix(r.Token, "pvc-"), "-", ""), FileSystemID: r.FileSystemID, State: efs.Available,
-			Token: r.Token, Path: r.Path, User: &r.User, Tags: maps.Clone(r.Tags),
+			Token: r.Token, Path: r.Path, User: r.User, Tags: maps.Clone(r.Tags),
 		}
 		f.accessPoints[point.ID] = point
 	})

@@ -40,7 +40,7 @@ func TestAccessPoints(t *testing.T) {
 
 func TestLostAnswerLeavesTheAccessPoint(t *testing.T) {
 	fake, lost := efstest.New(), errors.New("lost")
-	request := efs.AccessPointRequest{Token: "pvc-1", FileSystemID: "fs-1", Path: "/data"}
+	request := efs.AccessPoint{Token: "pvc-1", FileSystemID: "fs-1", Path: "/data"}
 	fake.Intercept(func(c efstest.Call) error {
 		if c.After {
 			return lost

@@ -60,7 +60,13 @@ func (f *Fake) locked(change func()) {
 }
 
 // Put creates a file system or replaces it.
-func (f *Fake) Put(fs efs.FileSystem) { f.locked(func() { f.fileSystems[fs.ID] = fs.Clone() }) }
+func (f *Fake) Put(fs efs.FileSystem) { f.locked(func() { f.fileSystems[fs.ID] = copyOf(fs) }) }
+
+// copyOf shares nothing with the original, which a test may change.
+func copyOf(fs efs.FileSystem) efs.FileSystem {
+	fs.Tags, fs.MountTargets = maps.Clone(fs.Tags), slices.Clone(fs.MountTargets)
+	return fs
+}
 
 // Remove deletes a file system for good.
 func (f *Fake) Remove(id string) { f.locked(func() { delete(f.fileSystems, id) }) }
@@ -108,7 +114,7 @@ func (f *Fake) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	}
 	listing := efs.Listing{ReadAt: f.tick(), Source: f.source}
 	for _, id := range f.listed() {
-		fs := f.fileSystems[id].Clone()
+		fs := copyOf(f.fileSystems[id])
 		if err := f.targetErrors[id]; err != nil {
 			fs.MountTargets = nil
 			if listing.Failed == nil {
