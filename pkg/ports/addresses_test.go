@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -41,7 +42,7 @@ func TestAddressOfAnotherFileSystemIsReported(t *testing.T) {
 			}
 			out := ports.Assign(in)
 			found := slices.ContainsFunc(out.Conditions, func(e ports.Event) bool {
-				return e.Kind == ports.Ambiguous && e.FileSystem == "fs-1" && strings.Contains(e.Message, "is also that of")
+				return e.Reason == wellknown.EventAddressConflict && e.FileSystem == "fs-1" && strings.Contains(e.Message, "is also that of")
 			})
 			if found != tt.want {
 				t.Errorf("reported: %v, want %v; conditions %v", found, tt.want, out.Conditions)

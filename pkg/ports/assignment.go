@@ -151,10 +151,10 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 	}
 	switch {
 	case len(p.unused) == 0:
-		p.report(Event{Kind: OutOfPorts, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
+		p.report(Event{Reason: wellknown.EventOutOfPorts, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
 			key, p.in.Range.Base, p.in.Range.Base+p.in.Range.Count-1)
 	case newcomer && !p.reserveBytes(key):
-		p.report(Event{Kind: TableFull, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
+		p.report(Event{Reason: wellknown.EventTableFull, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
 			"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
 			key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
 	default:
@@ -192,7 +192,7 @@ func (p *planner) usableKeys() []Key {
 		case usable:
 			keys = append(keys, Key{FileSystem: id})
 		case p.in.Listing.Failed[id] == nil && !p.pinned(id):
-			p.report(Event{Kind: Unusable, FileSystem: id}, "%s", reason)
+			p.report(Event{Reason: wellknown.EventFileSystemUnusable, FileSystem: id}, "%s", reason)
 		}
 	}
 	return keys

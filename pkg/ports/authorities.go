@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // Limits of a target's own certificate authorities: the table has MaxTableBytes for all targets.
@@ -68,7 +70,7 @@ func (p *planner) reportAuthorities() {
 			}
 		}
 		if p.in.Now.Add(authorityWarning).After(last.NotAfter) {
-			p.report(Event{Kind: AuthorityEnds, FileSystem: id}, "its certificate authority %.200q is valid until %s only; nodes refuse the server's certificates afterwards",
+			p.report(Event{Reason: wellknown.EventAuthorityEnds, FileSystem: id}, "its certificate authority %.200q is valid until %s only; nodes refuse the server's certificates afterwards",
 				last.Subject, last.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
@@ -119,7 +120,7 @@ func TestAuthorityThatEndsIsReported(t *testing.T) {
 			})
 			var found []ports.Event
 			for _, c := range out.Conditions {
-				if c.Kind == ports.AuthorityEnds {
+				if c.Reason == wellknown.EventAuthorityEnds {
 					found = append(found, c)
 				}
 			}

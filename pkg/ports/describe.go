@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
@@ -190,7 +191,7 @@ func (p *planner) reportAddresses() {
 				owners[address] = []string{id}
 			}
 			if owner := owners[address][0]; !slices.Contains(owners[address], id) && !p.sameServer(id, owner) {
-				p.report(Event{Kind: Ambiguous, FileSystem: id}, "its address %s is also that of %s: new mounts of its volumes may show the data of that one. "+
+				p.report(Event{Reason: wellknown.EventAddressConflict, FileSystem: id}, "its address %s is also that of %s: new mounts of its volumes may show the data of that one. "+
 					"Correct the address, unless both are one file system; if %s was deleted, delete its volumes", address, owner, id)
 				break
 			}

@@ -80,34 +80,19 @@ type Correction struct {
 	Reason string
 }
 
-// Kind is the kind of an event: the reason of the Kubernetes event.
-type Kind string
-
-// Kinds of events.
-const (
-	Found      Kind = wellknown.EventFileSystemFound    // a target entered the table, or is listed again
-	Gone       Kind = wellknown.EventFileSystemGone     // a target was removed from the table
-	Missing    Kind = wellknown.EventFileSystemMissing  // condition: a complete listing lacked it; it is not removed yet
-	Unusable   Kind = wellknown.EventFileSystemUnusable // condition: it is listed, and nodes cannot use it
-	OutOfPorts Kind = wellknown.EventOutOfPorts         // condition: it has no port, because none is left
-	TableFull  Kind = wellknown.EventTableFull          // condition: it has no port, because the ConfigMap would be too large
-	Ambiguous  Kind = wellknown.EventAddressConflict    // condition: an address of it is also that of another file system
-	// AuthorityEnds is a condition: its own certificate authority has ended or will soon.
-	AuthorityEnds Kind = wellknown.EventAuthorityEnds
-	Conflict      Kind = wellknown.EventPortConflict // condition: a pin, a volume or a Service may have a port of another owner
-)
-
-// IsCondition reports whether events of the kind hold until an output lacks them.
-func (k Kind) IsCondition() bool { return k != Found && k != Gone }
-
 // Event is a change or a condition that the caller should report.
 type Event struct {
-	Kind       Kind
+	Reason     string // of the Kubernetes event, see wellknown
 	FileSystem string // "" only where the volume has none
 	// AccessPoint is the one that has no port; "" where the event is about none.
 	AccessPoint string
 	Volume      string // where the event is about one volume
 	Message     string
+}
+
+// IsCondition reports whether the event holds until an output lacks it.
+func (e Event) IsCondition() bool {
+	return e.Reason != wellknown.EventFileSystemFound && e.Reason != wellknown.EventFileSystemGone
 }
 
 func (p *planner) report(e Event, format string, args ...any) {
@@ -119,18 +104,19 @@ func (p *planner) report(e Event, format string, args ...any) {
 func (p *planner) reportChanges() {
 	for id, target := range p.table.Targets {
 		old, existed := p.before.Targets[id]
+		found := Event{Reason: wellknown.EventFileSystemFound, FileSystem: id}
 		switch {
 		case !target.NotFoundSince.IsZero():
-			p.report(Event{Kind: Missing, FileSystem: id}, "not listed since %s; its port %d stays", target.NotFoundSince.Format(time.RFC3339), target.Port)
+			p.report(Event{Reason: wellknown.EventFileSystemMissing, FileSystem: id}, "not listed since %s; its port %d stays", target.NotFoundSince.Format(time.RFC3339), target.Port)
 		case !existed:
-			p.report(Event{Kind: Found, FileSystem: id}, "%s has port %d", target.Name, target.Port)
+			p.report(found, "%s has port %d", target.Name, target.Port)
 		case !old.NotFoundSince.IsZero():
-			p.report(Event{Kind: Found, FileSystem: id}, "listed again, with port %d", target.Port)
+			p.report(found, "listed again, with port %d", target.Port)
 		}
 	}
 	for id, target := range p.before.Targets {
 		if _, exists := p.table.Targets[id]; !exists {
-			p.report(Event{Kind: Gone, FileSystem: id}, "the file system does not exist any longer; its port %d is retired", target.Port)
+			p.report(Event{Reason: wellknown.EventFileSystemGone, FileSystem: id}, "the file system does not exist any longer; its port %d is retired", target.Port)
 		}
 	}
 }
@@ -147,7 +133,7 @@ func (p *planner) reportPins() {
 		if owner, ok := p.owners[want]; ok {
 			why = "which is that of " + owner.String()
 		}
-		p.report(Event{Kind: Conflict, FileSystem: key.FileSystem}, "%s is pinned to port %d, %s; it has %d and keeps it", key, want, why, got)
+		p.report(Event{Reason: wellknown.EventPortConflict, FileSystem: key.FileSystem}, "%s is pinned to port %d, %s; it has %d and keeps it", key, want, why, got)
 	}
 }
 
@@ -165,7 +151,7 @@ func (p *planner) reportNodePorts() {
 	if len(named) == 0 {
 		return
 	}
-	p.report(Event{Kind: Conflict, FileSystem: first.FileSystem}, "the NodePort range %s has the ports of %s: a Service with such a nodePort would get their NFS traffic "+
+	p.report(Event{Reason: wellknown.EventPortConflict, FileSystem: first.FileSystem}, "the NodePort range %s has the ports of %s: a Service with such a nodePort would get their NFS traffic "+
 		"on every node. Ports that were given stay: move the cluster's NodePort range off them, and --node-port-range with it, "+
 		"or let an admission policy refuse such Services", p.in.Range.NodePorts, status.FirstFew(named))
 }
@@ -173,11 +159,11 @@ func (p *planner) reportNodePorts() {
 // sortEvents separates what has happened from what holds.
 func (p *planner) sortEvents() {
 	slices.SortFunc(p.events, func(a, b Event) int {
-		return cmp.Or(strings.Compare(a.FileSystem, b.FileSystem), strings.Compare(string(a.Kind), string(b.Kind)),
+		return cmp.Or(strings.Compare(a.FileSystem, b.FileSystem), strings.Compare(a.Reason, b.Reason),
 			strings.Compare(a.Volume, b.Volume), strings.Compare(a.Message, b.Message))
 	})
 	for _, e := range slices.Compact(p.events) {
-		if e.Kind.IsCondition() {
+		if e.IsCondition() {
 			p.out.Conditions = append(p.out.Conditions, e)
 		} else {
 			p.out.Events = append(p.out.Events, e)

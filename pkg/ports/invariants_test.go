@@ -244,7 +244,7 @@ func (s step) secondCallChangesNothing() {
 		if !out.Changed && len(out.Corrections) == 0 && len(out.Events) == 0 {
 			return
 		}
-		if !slices.ContainsFunc(s.out.Conditions, func(n ports.Event) bool { return n.Kind == ports.OutOfPorts }) {
+		if !slices.ContainsFunc(s.out.Conditions, func(n ports.Event) bool { return n.Reason == wellknown.EventOutOfPorts }) {
 			break
 		}
 	}
@@ -263,7 +263,7 @@ func (s step) lostTableComesBack() {
 	out := ports.Assign(in)
 	homeless := map[string]bool{}
 	for _, n := range out.Conditions {
-		homeless[n.FileSystem] = n.Kind == ports.OutOfPorts
+		homeless[n.FileSystem] = n.Reason == wellknown.EventOutOfPorts
 	}
 	for _, v := range in.Volumes {
 		got, _ := out.Table.Port(v.On)

@@ -86,7 +86,7 @@ func TestWarningOfPortsAmongNodePorts(t *testing.T) {
 	out := ports.Assign(ports.Input{Table: table, Range: among, Now: noon})
 	var messages []string
 	for _, n := range out.Conditions {
-		if n.Kind == ports.Conflict {
+		if n.Reason == wellknown.EventPortConflict {
 			messages = append(messages, n.Message)
 		}
 	}

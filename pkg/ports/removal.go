@@ -204,9 +204,9 @@ func (p *planner) correctionReason(v Volume, want int) string {
 // reportUncorrectable reports a volume whose file system or access point is not in the table.
 func (p *planner) reportUncorrectable(v Volume) {
 	if err := v.On.check(); err != nil {
-		p.report(Event{Kind: Conflict, Volume: v.Name}, "the volume's annotation is wrong: %v", err)
+		p.report(Event{Reason: wellknown.EventPortConflict, Volume: v.Name}, "the volume's annotation is wrong: %v", err)
 	} else if owner, ok := p.owners[v.Port]; ok {
-		p.report(Event{Kind: Conflict, FileSystem: v.On.FileSystem, Volume: v.Name},
+		p.report(Event{Reason: wellknown.EventPortConflict, FileSystem: v.On.FileSystem, Volume: v.Name},
 			"the volume's port %d is that of %s, and %s has none: pods must not use it", v.Port, owner, v.On)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -99,9 +100,11 @@ type outcome struct {
 	Gone        []string
 }
 
-var shortNames = map[ports.Kind]string{
-	ports.Found: "Found", ports.Gone: "Gone", ports.Missing: "Missing", ports.Unusable: "Unusable",
-	ports.OutOfPorts: "OutOfPorts", ports.TableFull: "TableFull", ports.Ambiguous: "Ambiguous", ports.Conflict: "Conflict",
+var shortNames = map[string]string{
+	wellknown.EventFileSystemFound: "Found", wellknown.EventFileSystemGone: "Gone",
+	wellknown.EventFileSystemMissing: "Missing", wellknown.EventFileSystemUnusable: "Unusable",
+	wellknown.EventOutOfPorts: "OutOfPorts", wellknown.EventTableFull: "TableFull",
+	wellknown.EventAddressConflict: "Ambiguous", wellknown.EventPortConflict: "Conflict",
 }
 
 func outcomeOf(out ports.Output) outcome {
@@ -111,10 +114,10 @@ func outcomeOf(out ports.Output) outcome {
 	}
 	all := slices.Concat(out.Events, out.Conditions)
 	slices.SortStableFunc(all, func(a, b ports.Event) int {
-		return strings.Compare(a.FileSystem+" "+shortNames[a.Kind], b.FileSystem+" "+shortNames[b.Kind])
+		return strings.Compare(a.FileSystem+" "+shortNames[a.Reason], b.FileSystem+" "+shortNames[b.Reason])
 	})
 	for _, n := range all {
-		line := shortNames[n.Kind] + " " + n.FileSystem
+		line := shortNames[n.Reason] + " " + n.FileSystem
 		if n.Volume != "" {
 			line += " " + n.Volume
 		}

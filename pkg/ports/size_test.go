@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -39,7 +40,7 @@ func TestTheTableStaysBelowItsLimit(t *testing.T) {
 	}
 	refused := 0
 	for _, n := range out.Conditions {
-		if n.Kind == ports.TableFull {
+		if n.Reason == wellknown.EventTableFull {
 			refused++
 		}
 	}

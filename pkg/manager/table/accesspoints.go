@@ -137,7 +137,7 @@ func (v view) tunnels(s state) map[ports.Key]targets.Tunnel {
 func (s state) refused() map[ports.Key]string {
 	why := map[ports.Key]string{}
 	for _, e := range s.onPorts {
-		if e.Kind == ports.OutOfPorts || e.Kind == ports.TableFull {
+		if e.Reason == wellknown.EventOutOfPorts || e.Reason == wellknown.EventTableFull {
 			why[ports.Key{FileSystem: e.FileSystem, AccessPoint: e.AccessPoint}] = e.Message
 		}
 	}

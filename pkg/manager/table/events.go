@@ -97,8 +97,8 @@ func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message s
 func portNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []notice {
 	var notices []notice
 	for _, n := range changes {
-		note := notice{happened: !n.Kind.IsCondition(), Condition: status.Condition{
-			Subject: status.Subject{Kind: status.FileSystem, Name: n.FileSystem}, Reason: string(n.Kind), Message: n.Message, Detail: n.Message,
+		note := notice{happened: !n.IsCondition(), Condition: status.Condition{
+			Subject: status.Subject{Kind: status.FileSystem, Name: n.FileSystem}, Reason: n.Reason, Message: n.Message, Detail: n.Message,
 		}}
 		if n.Volume != "" {
 			note.Subject = status.Subject{Kind: status.Volume, Name: n.Volume}

@@ -93,12 +93,12 @@ func TestConditionsAreByCause(t *testing.T) {
 func TestPortNotices(t *testing.T) {
 	volume := claimed("v", "fs-1", 20490)
 	got := portNotices([]ports.Event{
-		{Kind: ports.Found, FileSystem: "fs-1", Message: "shared has port 20490"},
-		{Kind: ports.Gone, FileSystem: "fs-1", Message: "it is gone"},
-		{Kind: ports.Missing, FileSystem: "fs-1", Message: "not listed"},
-		{Kind: ports.Unusable, FileSystem: "fs-1", Message: "creating"},
-		{Kind: ports.OutOfPorts, FileSystem: "fs-1", Message: "no port is left for fs-1"},
-		{Kind: ports.Conflict, Volume: "v", Message: "its annotation is wrong"},
+		{Reason: wellknown.EventFileSystemFound, FileSystem: "fs-1", Message: "shared has port 20490"},
+		{Reason: wellknown.EventFileSystemGone, FileSystem: "fs-1", Message: "it is gone"},
+		{Reason: wellknown.EventFileSystemMissing, FileSystem: "fs-1", Message: "not listed"},
+		{Reason: wellknown.EventFileSystemUnusable, FileSystem: "fs-1", Message: "creating"},
+		{Reason: wellknown.EventOutOfPorts, FileSystem: "fs-1", Message: "no port is left for fs-1"},
+		{Reason: wellknown.EventPortConflict, Volume: "v", Message: "its annotation is wrong"},
 	}, []*corev1.PersistentVolume{volume})
 	of := func(kind status.Kind, name, reason, message, detail string) notice {
 		return notice{Condition: status.Condition{Subject: status.Subject{Kind: kind, Name: name}, Reason: reason, Message: message, Detail: detail}}

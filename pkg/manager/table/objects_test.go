@@ -89,10 +89,10 @@ func fileSystemOf(t *testing.T, client *fake.FakeDynamicClient, id string) v1alp
 func TestObjectsShowConditions(t *testing.T) {
 	c, client := showing(t)
 	conflict := func(id string) ports.Event {
-		return ports.Event{Kind: ports.Conflict, FileSystem: id, Message: "its port is taken"}
+		return ports.Event{Reason: wellknown.EventPortConflict, FileSystem: id, Message: "its port is taken"}
 	}
 	c.tableEvents.report(t.Context(), nil, slices.Concat(
-		portNotices([]ports.Event{conflict("fs-1"), conflict("nas-1"), {Kind: ports.Found, FileSystem: "nas-1"}}, nil),
+		portNotices([]ports.Event{conflict("fs-1"), conflict("nas-1"), {Reason: wellknown.EventFileSystemFound, FileSystem: "nas-1"}}, nil),
 		pollConditions(inventory{failure: errBoom})))
 	c.rootEvents.report(t.Context(), nil, []notice{rootConflict("PersistentVolume x", "fs-1")})
 	syncAll(t, c)
