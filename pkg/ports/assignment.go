@@ -52,23 +52,23 @@ func Assign(in Input) Output {
 
 // planner is the state of one call of Assign.
 type planner struct {
-	in      Input
-	before  Table // empty when it was lost
-	listed  map[string]efs.FileSystem
-	table   Table
-	owners  map[int]Key  // of the table as it grows
-	held    map[int]bool // ports that the old table or a volume has: no other key gets them
-	iam     sets.Set[Key]
-	unused  []int        // ports that assignPorts may give, the next one first
-	bytes   int          // length of the encoded table with its newcomers; 0 when not counted
-	volumes []Volume     // on the loopback, in order
-	checked map[Key]bool // whether keys of volumes can be in a table
-	out     Output
-	events  []Event
+	in        Input
+	before    Table // empty when it was lost
+	listed    map[string]efs.FileSystem
+	table     Table
+	owners    map[int]Key  // of the table as it grows
+	held      map[int]bool // ports that the old table or a volume has: no other key gets them
+	iam       sets.Set[Key]
+	unused    []int    // ports that assignPorts may give, the next one first
+	bytes     int      // length of the encoded table with its newcomers; 0 when not counted
+	volumes   []Volume // on the loopback, in order
+	requiring []Volume // those of them whose file system must be in the table
+	out       Output
+	events    []Event
 }
 
 func newPlanner(in Input) *planner {
-	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}, checked: map[Key]bool{}, iam: sets.New(in.Demand.IAM...)}
+	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}, iam: sets.New(in.Demand.IAM...)}
 	if in.Table != nil {
 		p.before = *in.Table
 	}
@@ -89,6 +89,7 @@ func newPlanner(in Input) *planner {
 		}
 	}
 	slices.SortFunc(p.volumes, compareVolumes)
+	p.requiring = requiring(p.volumes, in.Table == nil)
 	p.out.State = State{Absences: map[string]int{}, CountedAt: in.State.CountedAt}
 	return p
 }
@@ -305,7 +306,7 @@ func (p *planner) checkSource() {
 // are or were pinned, or are another installation's: they may be another account's.
 func (p *planner) overlap() (known, listed int) {
 	ids := sets.KeySet(p.table.Targets)
-	for _, volume := range p.requiringVolumes() {
+	for _, volume := range p.requiring {
 		if !volume.Foreign {
 			ids.Insert(volume.On.FileSystem)
 		}

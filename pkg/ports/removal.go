@@ -111,7 +111,7 @@ func (p *planner) rebuild() {
 		port int
 	}
 	volumes, ofClaims := map[candidate]int{}, map[candidate]int{}
-	for _, v := range p.requiringVolumes() {
+	for _, v := range p.requiring {
 		if v.Port == 0 || p.has(v.On) {
 			continue
 		}
@@ -131,35 +131,28 @@ func (p *planner) rebuild() {
 	}
 }
 
-// requiringVolumes are the volumes whose file system must be in the table. A root volume is removed
-// with its target, so one that still exists restores the target only after the table was lost.
-func (p *planner) requiringVolumes() []Volume {
-	var requiring []Volume
-	for _, v := range p.volumes {
-		if (!v.Root || p.in.Table == nil) && p.isValid(v.On) {
-			requiring = append(requiring, v)
+// requiring returns the volumes whose file system must be in the table. A root volume is removed with its target, so
+// one that still exists restores the target only after the table was lost.
+func requiring(volumes []Volume, isLost bool) (all []Volume) {
+	valid := map[Key]bool{} // thousands of volumes have the same
+	for _, v := range volumes {
+		if _, checked := valid[v.On]; !checked {
+			valid[v.On] = v.On.check() == nil
+		}
+		if valid[v.On] && (!v.Root || isLost) {
+			all = append(all, v)
 		}
 	}
-	return requiring
+	return all
 }
 
 // requiredKeys are what those volumes are on, each file system before its access points.
 func (p *planner) requiredKeys() []Key {
 	var keys []Key
-	for _, v := range p.requiringVolumes() {
+	for _, v := range p.requiring {
 		keys = append(keys, Key{FileSystem: v.On.FileSystem}, v.On)
 	}
 	return valid(keys)
-}
-
-// isValid checks each key once: thousands of volumes have the same.
-func (p *planner) isValid(key Key) bool {
-	ok, known := p.checked[key]
-	if !known {
-		ok = key.check() == nil
-		p.checked[key] = ok
-	}
-	return ok
 }
 
 func compareVolumes(a, b Volume) int {
@@ -204,7 +197,8 @@ func (p *planner) correctionReason(v Volume, want int) string {
 // reportUncorrectable reports a volume whose file system or access point is not in the table.
 func (p *planner) reportUncorrectable(v Volume) {
 	if err := v.On.check(); err != nil {
-		p.report(Event{Reason: wellknown.EventPortConflict, Volume: v.Name}, "the volume's annotation is wrong: %v", err)
+		p.report(Event{Reason: wellknown.EventPortConflict, Volume: v.Name},
+			"the volume's annotation is wrong: %v", err)
 	} else if owner, ok := p.owners[v.Port]; ok {
 		p.report(Event{Reason: wellknown.EventPortConflict, FileSystem: v.On.FileSystem, Volume: v.Name},
 			"the volume's port %d is that of %s, and %s has none: pods must not use it", v.Port, owner, v.On)
