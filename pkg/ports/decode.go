@@ -28,43 +28,31 @@ const (
 // Decode reads a table, written by us or by the original system. Whatever it cannot read is an
 // error, never an empty table: that would give every file system a new port.
 func Decode(text []byte) (Table, error) {
-	table, d := decode(text, true)
-	return table, d.err
+	table, _, err := decode(text, true)
+	return table, err
 }
 
 // DecodePinned reads the administrator's table, in which a target need not have a port.
 func DecodePinned(text []byte) (Table, error) {
-	table, d := decode(text, false)
-	return table, d.err
+	table, _, err := decode(text, false)
+	return table, err
 }
 
 // DecodeLenient is Decode for a reader that has to continue with what can be read: with an error, it
 // also returns the valid targets, and the error of each invalid one by its key in the text.
 func DecodeLenient(text []byte) (table Table, invalid map[string]error, err error) {
-	table, d := decode(text, true)
-	return table, d.invalid, d.err
+	return decode(text, true)
 }
 
-// decoder collects the errors of one table.
-type decoder struct {
-	portsRequired bool
-	err           error            // the first
-	invalid       map[string]error // of each target that has one
-}
-
-func decode(text []byte, portsRequired bool) (Table, *decoder) {
-	d := &decoder{portsRequired: portsRequired, invalid: map[string]error{}}
+// decode returns the first error.
+func decode(text []byte, portsRequired bool) (t Table, invalid map[string]error, err error) {
 	root, err := parse(text)
-	d.fail(err)
 	targets := take(root, keyTargets)
-	var t Table
-	d.fail(read(root, "", 0, tableFields, &t))
-	t.Targets = d.targets(targets)
-	d.fail(checkUniquePorts(t))
-	return t, d
+	err = cmp.Or(err, read(root, "", 0, tableFields, &t))
+	var wrong error
+	t.Targets, invalid, wrong = readTargets(targets, targetFields(portsRequired))
+	return t, invalid, cmp.Or(err, wrong, checkUniquePorts(t))
 }
-
-func (d *decoder) fail(err error) { d.err = cmp.Or(d.err, err) }
 
 // parse reads one document, without its aliases and merges. A key that occurs twice is an error: one
 // of two ports would be lost. With an error, the mapping may be empty.
@@ -94,24 +82,22 @@ func read(n *yaml.Node, path string, depth int, check check, into any) error {
 	return cmp.Or(err, n.Decode(into))
 }
 
-// targets returns the valid ones.
-func (d *decoder) targets(n *yaml.Node) map[string]Target {
+// readTargets returns the valid targets, why others are not, and the first of these errors.
+func readTargets(n *yaml.Node, check check) (valid map[string]Target, invalid map[string]error, first error) {
 	if n.Kind != yaml.MappingNode {
-		d.fail(want(keyTargets, n, "a mapping of file system ids to targets, {} for none"))
-		return nil
+		return nil, nil, want(keyTargets, n, "a mapping of file system ids to targets, {} for none")
 	}
-	valid, check := map[string]Target{}, targetFields(d.portsRequired)
-	for i := 0; i < len(n.Content); i += 2 {
-		id := n.Content[i].Value
-		target, err := readTarget(id, n.Content[i+1], check)
+	valid, invalid = map[string]Target{}, map[string]error{}
+	for field := range slices.Chunk(n.Content, 2) {
+		id := field[0].Value
+		target, err := readTarget(id, field[1], check)
 		if err != nil {
-			d.fail(err)
-			d.invalid[id] = err
+			invalid[id], first = err, cmp.Or(first, err)
 			continue
 		}
 		valid[id] = target
 	}
-	return valid
+	return valid, invalid, first
 }
 
 func readTarget(id string, n *yaml.Node, check check) (t Target, err error) {
