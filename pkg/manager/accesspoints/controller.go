@@ -51,10 +51,10 @@ type Options struct {
 
 // Controller is the loop.
 type Controller struct {
-	options   Options
-	queue     *queue.Queue[key]
-	listeners []func(volume string) // complete before Run
-	demand    func()                // the access points that need ports have changed
+	options Options
+	queue   *queue.Queue[key]
+	changed func(volume string) // more is known about it, "" for all
+	demand  func()              // the access points that need ports have changed
 
 	mu       sync.Mutex
 	known    registry                    // guarded by mu
@@ -82,8 +82,9 @@ const (
 
 // New makes the loop. It starts nothing.
 func New(o Options) *Controller {
-	c := &Controller{options: o, known: newRegistry(), demand: func() {}, throttle: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(firstThrottle), backoff.WithMaxInterval(maxThrottle), backoff.WithMaxElapsedTime(0))}
+	c := &Controller{options: o, known: newRegistry(), changed: func(string) {}, demand: func() {}}
+	c.throttle = backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(firstThrottle), backoff.WithMaxInterval(maxThrottle), backoff.WithMaxElapsedTime(0))
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "call", FirstRetry: firstRetry, MaxRetry: maxRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With("controller", controlLoop)
 	return c
@@ -92,7 +93,7 @@ func New(o Options) *Controller {
 // OnChange has functions called: one with a volume about which more is known, "" for all, and one when access
 // points begin or cease to need a port. It is to be called before Run.
 func (c *Controller) OnChange(volume func(string), demand func()) {
-	c.listeners, c.demand = append(c.listeners, volume), demand
+	c.changed, c.demand = volume, demand
 }
 
 // Run calls the API until the context ends. Without classes and volumes with access points, it calls nothing.
@@ -103,12 +104,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		c.changed("") // what was asked for before this loop ran
 	})
-}
-
-func (c *Controller) changed(volume string) {
-	for _, changed := range c.listeners {
-		changed(volume)
-	}
 }
 
 // Create begins to create an access point, unless that has begun.
