@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +110,7 @@ func pairOf(secret *corev1.Secret) pair {
 
 // write writes a Secret that changes. A write of another renewal at the same time makes it fail: the Job is tried again.
 func (o Options) write(ctx context.Context, client kubernetes.Interface, read secrets, name string, before, after pair) (err error) {
-	if before.equal(after) {
+	if reflect.DeepEqual(before, after) {
 		return nil
 	}
 	data := map[string][]byte{corev1.TLSCertKey: after.certificate, corev1.TLSPrivateKeyKey: after.key, authorityKey: after.authorities}

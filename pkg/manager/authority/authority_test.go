@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,10 +130,10 @@ func TestCertificatesAreRenewedInTheLastThird(t *testing.T) {
 	if got := c.renewAt(noon.Add(leafLife * 3 / 4)); !slices.Equal(got, []string{"update secrets", "update secrets", "update secrets"}) {
 		t.Errorf("got %q, want all three of the authority's", got)
 	}
-	if got := c.secret(wellknown.ServerAuthoritySecret); !got.equal(authority) {
+	if got := c.secret(wellknown.ServerAuthoritySecret); !reflect.DeepEqual(got, authority) {
 		t.Error("the authority is another one")
 	}
-	if got := c.secret("efs-nfs-tls"); got.equal(before) || !bytes.Equal(got.authorities, before.authorities) {
+	if got := c.secret("efs-nfs-tls"); reflect.DeepEqual(got, before) || !bytes.Equal(got.authorities, before.authorities) {
 		t.Error("want another certificate of the same authority")
 	}
 	c.serves("efs-nfs")

@@ -169,8 +169,3 @@ func issue(template *x509.Certificate, by *tls.Certificate, now time.Time) (pair
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}),
 	}, nil
 }
-
-// equal reports whether two Secrets have the same content.
-func (p pair) equal(other pair) bool {
-	return bytes.Equal(p.certificate, other.certificate) && bytes.Equal(p.key, other.key) && bytes.Equal(p.authorities, other.authorities)
-}
