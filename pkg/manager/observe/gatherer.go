@@ -36,21 +36,17 @@ type Gatherer struct {
 	Caches *caches.Caches
 	// Targets is discovery's latest snapshot.
 	Targets func() targets.Snapshot
-	// Now is the apiserver's time: everything here is compared with times in objects. It is time.Now
-	// unless it is set before the loops run.
-	Now func() time.Time
 
-	// OnPending is called with a file system for each operation that begins to wait for it, or has changed. It
-	// does nothing unless it is set before the loops run.
+	// The following are to be set before the loops run. By default Now is time.Now, and the functions do nothing.
+
+	// Now is the apiserver's time: everything here is compared with times in objects.
+	Now func() time.Time
+	// OnPending is called with a file system for each operation that begins to wait for it, or has changed.
 	OnPending func(fileSystemID string)
-	// OnUnread is called once with the report of an ended Job that cannot be read, for the log: no user gets
-	// its text. It does nothing unless it is set before the loops run.
+	// OnUnread is called once with the report of an ended Job that cannot be read, for the log: no user gets its text.
 	OnUnread func(job, report string)
-	// Reported is what the worker of a running Job has reported, by batch. There is none unless it is
-	// set before the loops run.
-	Reported func(job types.UID) map[int]mountjobs.Reported
-	// Points are the access points of volumes. It is to be set before the loops run.
-	Points decide.Points
+	Reported func(job types.UID) map[int]mountjobs.Reported // what the worker of a running Job has reported, by batch
+	Points   decide.Points                                  // the access points of volumes
 
 	seed        maphash.Seed
 	outcomes    outcomes

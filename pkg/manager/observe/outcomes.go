@@ -54,7 +54,11 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 	versions, now := fmt.Sprintf("%s %d", versionsOf(job, pods), len(reported)), g.Now()
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	observed := g.outcomes.of(job.UID)
+	observed := g.outcomes.jobs[job.UID]
+	if observed == nil {
+		observed = &observedJob{first: time.Now()}
+		g.outcomes.jobs[job.UID] = observed
+	}
 	if until := observed.outcome.Until; observed.versions == versions && (until.IsZero() || now.Before(until)) {
 		return observed.reading
 	}
@@ -80,14 +84,6 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 		observed.over = time.Now()
 	}
 	return read
-}
-
-// of returns the record of a Job, which may be observed for the first time.
-func (o *outcomes) of(job types.UID) *observedJob {
-	if o.jobs[job] == nil {
-		o.jobs[job] = &observedJob{first: time.Now()}
-	}
-	return o.jobs[job]
 }
 
 // overSince returns the time when a Job was first observed to be over, on the clock of Now; zero if it was not.
