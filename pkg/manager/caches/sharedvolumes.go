@@ -23,19 +23,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
-// SharedVolumesOptions are the settings of the cache.
-type SharedVolumesOptions struct {
-	// Interval is the time between two checks whether the API is installed; 0 is the default.
-	Interval time.Duration
-	Log      *slog.Logger
-}
-
 // SharedVolumes is the cache of objects whose definition may come and go while the manager runs.
 // It asks the discovery API, which every user may, and needs no permission on definitions.
 type SharedVolumes struct {
-	options SharedVolumesOptions
-	api     apiLister
-	client  dynamic.Interface
+	api      apiLister
+	client   dynamic.Interface
+	interval time.Duration
+	log      *slog.Logger
 
 	known     atomic.Bool               // whether the API is installed
 	installed atomic.Pointer[installed] // nil while it is not
@@ -56,10 +50,10 @@ type installed struct {
 // defaultInterval costs nothing, and is short for a person who installs something.
 const defaultInterval = 15 * time.Second
 
-// NewSharedVolumes makes the cache; it starts nothing.
-func NewSharedVolumes(api apiLister, client dynamic.Interface, o SharedVolumesOptions) *SharedVolumes {
-	o.Interval = cmp.Or(o.Interval, defaultInterval)
-	return &SharedVolumes{options: o, api: api, client: client}
+// NewSharedVolumes makes the cache; it starts nothing. The pause is that between two checks whether the API is
+// installed; 0 is the default.
+func NewSharedVolumes(api apiLister, client dynamic.Interface, pause time.Duration, log *slog.Logger) *SharedVolumes {
+	return &SharedVolumes{api: api, client: client, interval: cmp.Or(pause, defaultInterval), log: log}
 }
 
 // OnChange registers a function that is called with the namespace and name of every object that has changed, and
@@ -75,7 +69,7 @@ func (s *SharedVolumes) notify(namespaced string) {
 // Run keeps the cache until the context ends.
 func (s *SharedVolumes) Run(ctx context.Context) {
 	defer s.remove()
-	wait.UntilWithContext(ctx, s.check, s.options.Interval)
+	wait.UntilWithContext(ctx, s.check, s.interval)
 }
 
 // check starts and stops the informer. While the apiserver does not answer, everything stays as it is.
@@ -85,15 +79,15 @@ func (s *SharedVolumes) check(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		s.options.Log.Warn("it is not known whether shared volumes are installed", "err", err)
+		s.log.Warn("it is not known whether shared volumes are installed", "err", err)
 		return
 	}
 	switch before := s.installed.Load(); {
 	case there && before == nil:
-		s.options.Log.Info("shared volumes are installed, and served from now on")
+		s.log.Info("shared volumes are installed, and served from now on")
 		s.add(ctx)
 	case !there && before != nil:
-		s.options.Log.Info("shared volumes are not installed any more")
+		s.log.Info("shared volumes are not installed any more")
 		s.remove()
 	}
 	if first := !s.known.Swap(true); first {
@@ -115,7 +109,7 @@ func (s *SharedVolumes) isInstalled() (bool, error) {
 func (s *SharedVolumes) add(ctx context.Context) {
 	informer, err := s.newInformer()
 	if err != nil {
-		s.options.Log.Error("shared volumes cannot be watched", "err", err)
+		s.log.Error("shared volumes cannot be watched", "err", err)
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -204,7 +198,7 @@ func (s *SharedVolumes) get(namespaced string) (object any) {
 func (s *SharedVolumes) read(object any) *v1alpha1.SharedVolume {
 	shared, err := v1alpha1.FromUnstructured(as[*unstructured.Unstructured](object))
 	if err != nil {
-		s.options.Log.Error("a shared volume cannot be read", "err", err)
+		s.log.Error("a shared volume cannot be read", "err", err)
 		return nil
 	}
 	return shared

@@ -81,7 +81,7 @@ func TestSharedVolumesComeAndGo(t *testing.T) {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.SharedVolumes(): "SharedVolumeList"}, object)
 		api, calls := &apis{err: errors.New("no answer")}, &enqueued{}
-		s := caches.NewSharedVolumes(api, client, caches.SharedVolumesOptions{Log: slog.New(slog.DiscardHandler)})
+		s := caches.NewSharedVolumes(api, client, 0, slog.New(slog.DiscardHandler))
 		s.OnChange(calls.add)
 		var running sync.WaitGroup
 		ctx, end := context.WithCancel(t.Context())

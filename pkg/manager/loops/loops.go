@@ -112,13 +112,10 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 			return nil, fmt.Errorf("making the caches: %w", err)
 		}
 	}
-	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, caches.SharedVolumesOptions{
-		Interval: o.SharedVolumeInterval, Log: o.Log,
-	})
-	shared := sharedvolumes.Settings{Paths: o.SharedVolumePaths}
+	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, o.SharedVolumeInterval, o.Log)
 	if l.Discovery, err = table.New(client, l.Caches, api, o.discovery(func() ports.Demand {
 		all, known := l.sharedVolumes.All()
-		return sharedvolumes.Demand(all, known, shared)
+		return sharedvolumes.Demand(all, known, o.SharedVolumePaths)
 	}, func() ports.Demand { return l.Points.Demand() })); err != nil {
 		return nil, err
 	}
@@ -147,7 +144,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 		return nil, err
 	}
 	if l.SharedVolumes, err = sharedvolumes.New(client, o.Dynamic, l.Caches, l.sharedVolumes, sharedvolumes.Options{
-		Settings: shared, Targets: l.Discovery.Snapshot, Poll: l.Discovery.Kick, Now: o.Now,
+		Paths: o.SharedVolumePaths, Targets: l.Discovery.Snapshot, Poll: l.Discovery.Kick, Now: o.Now,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
@@ -40,10 +38,10 @@ import (
 
 // Options configure the loop.
 type Options struct {
-	Settings Settings
-	Targets  func() targets.Snapshot // discovery's latest snapshot
-	Poll     func()                  // has discovery poll file systems and access points soon
-	Now      func() time.Time        // the apiserver's time, which is written into the status
+	Paths   Paths
+	Targets func() targets.Snapshot // discovery's latest snapshot
+	Poll    func()                  // has discovery poll file systems and access points soon
+	Now     func() time.Time        // the apiserver's time, which is written into the status
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -104,31 +102,24 @@ func (c *Controller) watch() error {
 		}
 		c.queue.Add(key)
 	})
-	if err := errors.Join(onChange(c.caches.Volumes, c.volumeChanged), onChange(c.caches.Claims, c.claimChanged)); err != nil {
+	if err := objects.OnChange(c.objectChanged, c.caches.Volumes, c.caches.Claims); err != nil {
 		return fmt.Errorf("watching for shared volumes: %w", err)
 	}
 	return nil
 }
 
-func onChange(informer cache.SharedIndexInformer, changed func(cache.ObjectName)) error {
-	return objects.OnChange(func(before, after any) {
-		if name, err := cache.ObjectToName(cmp.Or(after, before)); err == nil {
-			changed(name)
+// objectChanged enqueues by the name, because SharedVolumes may compete for that of a volume.
+func (c *Controller) objectChanged(before, after any) {
+	switch o := cmp.Or(after, before).(type) {
+	case *corev1.PersistentVolume:
+		for _, key := range namesFor(o.Name, c.objects.Has) {
+			c.queue.Add(key)
 		}
-	}, informer)
-}
-
-// volumeChanged enqueues by the name, because SharedVolumes may compete for it.
-func (c *Controller) volumeChanged(volume cache.ObjectName) {
-	for _, key := range namesFor(volume.Name, c.objects.Has) {
-		c.queue.Add(key)
-	}
-}
-
-func (c *Controller) claimChanged(claim cache.ObjectName) {
-	name, ok := strings.CutPrefix(claim.Name, wellknown.SharedClaimPrefix)
-	if key := claim.Namespace + "/" + name; ok && c.objects.Has(key) {
-		c.queue.Add(key)
+	case *corev1.PersistentVolumeClaim:
+		name, ok := strings.CutPrefix(o.Name, wellknown.SharedClaimPrefix)
+		if key := o.Namespace + "/" + name; ok && c.objects.Has(key) {
+			c.queue.Add(key)
+		}
 	}
 }
 
@@ -150,7 +141,7 @@ func (c *Controller) sync(ctx context.Context, key string) (again time.Duration,
 
 // observe reads the caches.
 func (c *Controller) observe(key string) state {
-	s := state{settings: c.options.Settings, targets: c.options.Targets(), now: c.options.Now(), object: c.objects.Get(key)}
+	s := state{paths: c.options.Paths, targets: c.options.Targets(), now: c.options.Now(), object: c.objects.Get(key)}
 	if s.object != nil {
 		s.volume = c.caches.Volume(volumeName(s.object))
 		s.claim = c.caches.ClaimNamed(s.object.Namespace, claimName(s.object))

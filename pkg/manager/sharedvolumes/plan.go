@@ -56,7 +56,7 @@ func planFor(s state) plan {
 	case s.object.DeletionTimestamp != nil:
 		return s.planDeletion()
 	}
-	if why := s.settings.refusal(s.object); why != "" {
+	if why := s.paths.refusal(s.object); why != "" {
 		return s.report(v1alpha1.Failed, "Refused", why)
 	}
 	if why := s.conflict(); why != "" {

@@ -11,16 +11,16 @@ import (
 )
 
 func TestRefusals(t *testing.T) {
-	trusted := Settings{Paths: []string{"team"}}
+	trusted := Paths{"team"}
 	tests := map[string]struct {
-		settings Settings
-		object   *v1alpha1.SharedVolume
-		want     string // a part, "" for no refusal
+		paths  Paths
+		object *v1alpha1.SharedVolume
+		want   string // a part, "" for no refusal
 	}{
-		"an access point":                    {Settings{}, shared("team", "a"), ""},
+		"an access point":                    {nil, shared("team", "a"), ""},
 		"a path where paths are allowed":     {trusted, shared("team", "a", ofPath("/a")), ""},
-		"a path where all may":               {Settings{Paths: []string{AnyNamespace}}, shared("other", "a", ofPath("/a")), ""},
-		"a path where none may":              {Settings{}, shared("team", "a", ofPath("/a")), "not allowed in namespace team by the manager's setting --shared-volume-paths"},
+		"a path where all may":               {Paths{AnyNamespace}, shared("other", "a", ofPath("/a")), ""},
+		"a path where none may":              {nil, shared("team", "a", ofPath("/a")), "not allowed in namespace team by the manager's setting --shared-volume-paths"},
 		"a path in another namespace":        {trusted, shared("team-2", "a", ofPath("/a")), "not allowed in namespace team-2"},
 		"a path upwards":                     {trusted, shared("team", "a", ofPath("/a/../../b")), "has the component .."},
 		"the root":                           {trusted, shared("team", "a", ofPath("/")), "the whole file system"},
@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := tt.settings.refusal(tt.object)
+			got := tt.paths.refusal(tt.object)
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -55,7 +55,7 @@ func TestDemand(t *testing.T) {
 		shared("b", "two", second), shared("a", "one"), shared("c", "one", iam), going,
 		shared("team", "path", ofPath("/a"), iam), shared("other", "refused", ofPath("/a"), iam),
 		shared("other", "bad", func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID = "x" }),
-	}, true, Settings{Paths: []string{"team"}})
+	}, true, Paths{"team"})
 	key := func(id string) ports.Key { return ports.Key{FileSystem: "fs-1", AccessPoint: id} }
 	want := ports.Demand{
 		Known: true, AccessPoints: []ports.Key{key("fsap-1"), key("fsap-2"), key("fsap-3")}, IAM: []ports.Key{key(""), key("fsap-1")},
@@ -63,7 +63,7 @@ func TestDemand(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("demand mismatch (-want +got):\n%s", diff)
 	}
-	if got := Demand(nil, false, Settings{}); got.Known {
+	if got := Demand(nil, false, nil); got.Known {
 		t.Error("known before the first list")
 	}
 }

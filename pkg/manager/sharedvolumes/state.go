@@ -21,9 +21,9 @@ import (
 
 // state is the observed state of one SharedVolume. Its objects belong to the caches and are never changed.
 type state struct {
-	settings Settings
-	targets  targets.Snapshot
-	now      time.Time
+	paths   Paths
+	targets targets.Snapshot
+	now     time.Time
 
 	object *v1alpha1.SharedVolume        // nil when it is gone
 	volume *corev1.PersistentVolume      // of the volume's name, whoever owns it; nil if there is none
@@ -151,15 +151,12 @@ func newPair(o *v1alpha1.SharedVolume, port int) (*corev1.PersistentVolume, *cor
 	return r.Objects()
 }
 
-// AnyNamespace is all namespaces in Settings.Paths.
+// AnyNamespace is all namespaces in Paths.
 const AnyNamespace = "*"
 
-// Settings are the administrator's settings for SharedVolumes.
-type Settings struct {
-	// Paths are the namespaces in which a SharedVolume may name a path. Who may create one there
-	// reaches everything on the file system, also other namespaces' volumes.
-	Paths []string
-}
+// Paths are the namespaces in which a SharedVolume may name a path. Who may create one there
+// reaches everything on the file system, also other namespaces' volumes.
+type Paths []string
 
 // keyOf returns the tunnel of an object.
 func keyOf(o *v1alpha1.SharedVolume) ports.Key {
@@ -195,10 +192,10 @@ func claimName(o *v1alpha1.SharedVolume) string { return wellknown.SharedClaimPr
 
 // Demand returns the access points and identities that objects need. One that is being deleted counts,
 // because pods use it.
-func Demand(objects []*v1alpha1.SharedVolume, known bool, s Settings) ports.Demand {
+func Demand(objects []*v1alpha1.SharedVolume, known bool, paths Paths) ports.Demand {
 	demand := ports.Demand{Known: known}
 	for _, o := range objects {
-		if s.refusal(o) != "" {
+		if paths.refusal(o) != "" {
 			continue
 		}
 		if o.Spec.AccessPointID != "" {
@@ -219,17 +216,17 @@ func sorted(keys []ports.Key) []ports.Key {
 
 // refusal returns why an object is invalid, or "". The definition's schema refuses most of it before; but it may
 // be an older one, or have been edited.
-func (s Settings) refusal(o *v1alpha1.SharedVolume) string {
+func (p Paths) refusal(o *v1alpha1.SharedVolume) string {
 	if err := ports.CheckTargetID(o.Spec.FileSystemID); err != nil {
 		return "spec.fileSystemID: " + err.Error()
 	}
-	if why := s.refusedSource(o); why != "" {
+	if why := p.refusedSource(o); why != "" {
 		return why
 	}
 	return refusedNames(o)
 }
 
-func (s Settings) refusedSource(o *v1alpha1.SharedVolume) string {
+func (p Paths) refusedSource(o *v1alpha1.SharedVolume) string {
 	point, path := o.Spec.AccessPointID, o.Spec.Path
 	switch {
 	case point != "" && path != "":
@@ -241,7 +238,7 @@ func (s Settings) refusedSource(o *v1alpha1.SharedVolume) string {
 			return "spec.accessPointID: " + err.Error()
 		}
 		return ""
-	case !slices.Contains(s.Paths, AnyNamespace) && !slices.Contains(s.Paths, o.Namespace):
+	case !slices.Contains(p, AnyNamespace) && !slices.Contains(p, o.Namespace):
 		return fmt.Sprintf("spec.path: not allowed in namespace %s by the manager's setting --shared-volume-paths; use an access point", o.Namespace)
 	}
 	if err := operations.CheckPath(path); err != nil {
