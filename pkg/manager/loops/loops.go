@@ -73,7 +73,7 @@ type Options struct {
 	JobsClient    kubernetes.Interface // the client of mount Jobs; nil is that of all loops
 	BindingClient kubernetes.Interface // that of bindings; nil is that of all loops
 	Metadata      metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
-	Dynamic       dynamic.Interface    // the client for SharedVolumes and objects with conditions; without one, there are none
+	Dynamic       dynamic.Interface    // the client for SharedVolumes and objects with conditions
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -94,7 +94,6 @@ type Loops struct {
 
 	workers       *workers.Channel      // nil if no worker waits
 	sharedVolumes *caches.SharedVolumes // which run with the loops: standbys need none
-	served        bool                  // there is a client for them
 }
 
 // New puts the loops together. api is nil when only pinned targets are used.
@@ -102,7 +101,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Loops{served: o.Dynamic != nil}
+	l := &Loops{}
 	var err error
 	if l.Caches, err = caches.New(client, o.Metadata, o.Jobs.Namespace); err != nil {
 		return nil, fmt.Errorf("making the caches: %w", err)
@@ -213,21 +212,19 @@ func (l *Loops) Run(ctx context.Context) error {
 		return err
 	}
 	group.Go(channelEnd)
-	group.Go(func() error { return l.Discovery.Run(ctx) })
-	group.Go(func() error { return l.Claims.Run(ctx) })
-	group.Go(func() error { return l.Points.Run(ctx) })
-	group.Go(func() error { return l.Jobs.Run(ctx) })
-	group.Go(func() error { return l.Usage.Run(ctx) })
+	runs := []func(context.Context) error{
+		l.Discovery.Run, l.Claims.Run, l.Points.Run, l.Jobs.Run, l.Usage.Run, l.SharedVolumes.Run,
+	}
 	if l.Binding != nil {
-		group.Go(func() error { return l.Binding.Run(ctx) })
+		runs = append(runs, l.Binding.Run)
 	}
-	if l.served {
-		group.Go(func() error { return l.SharedVolumes.Run(ctx) })
-		group.Go(func() error {
-			l.sharedVolumes.Run(ctx)
-			return nil
-		})
+	for _, run := range runs {
+		group.Go(func() error { return run(ctx) })
 	}
+	group.Go(func() error {
+		l.sharedVolumes.Run(ctx)
+		return nil
+	})
 	return group.Wait()
 }
 
