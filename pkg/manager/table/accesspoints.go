@@ -65,18 +65,14 @@ func (o Options) isListed(s state, id string) bool {
 // An access point that has a port is usable unless the API or the pinned table says otherwise.
 func (o Options) pointProblem(s state, key ports.Key) (problem string, terminal bool) {
 	answer := s.inventory.points[key]
-	if s.pinned.table != nil {
-		if target, pinned := s.pinned.table.Targets[key.FileSystem]; pinned {
-			if _, ok := target.AccessPoints[key.AccessPoint]; ok {
-				return "", false
-			}
-			if !o.isListed(s, key.FileSystem) {
-				return fmt.Sprintf("file system %s is pinned, and ConfigMap %s has no access point %s of it",
-					key.FileSystem, wellknown.PinnedConfigMap, key.AccessPoint), true
-			}
-		}
-	}
+	target, pinned := s.pinned.targets()[key.FileSystem]
+	_, pointPinned := target.AccessPoints[key.AccessPoint]
 	switch {
+	case pointPinned:
+		return "", false
+	case pinned && !o.isListed(s, key.FileSystem):
+		return fmt.Sprintf("file system %s is pinned, and ConfigMap %s has no access point %s of it",
+			key.FileSystem, wellknown.PinnedConfigMap, key.AccessPoint), true
 	case answer.known:
 		return describedProblem(key, answer.point)
 	case s.hasPort(key):
@@ -103,27 +99,21 @@ func describedProblem(key ports.Key, point efs.AccessPoint) (problem string, ter
 	return "", false
 }
 
-// tunnels are those of the demand, nil without any.
-func (v view) tunnels(s state) map[ports.Key]targets.Tunnel {
-	var all map[ports.Key]targets.Tunnel
-	for _, key := range slices.Concat(s.demand.AccessPoints, s.demand.IAM) {
-		if all == nil {
-			all = map[ports.Key]targets.Tunnel{}
-		}
+// tunnels are those of the demand.
+func (v view) tunnels() map[ports.Key]targets.Tunnel {
+	all := map[ports.Key]targets.Tunnel{}
+	for _, key := range slices.Concat(v.demand.AccessPoints, v.demand.IAM) {
 		target := v.table.Targets[key.FileSystem]
 		t := targets.Tunnel{IAM: target.IAM}
 		t.Port, _ = v.table.Port(key)
 		if key.AccessPoint != "" {
 			t.IAM = target.AccessPoints[key.AccessPoint].IAM
-			t.Problem, t.Terminal = v.options.pointProblem(s, key)
+			t.Problem, t.Terminal = v.pointProblem(v.state, key)
 		}
 		all[key] = t
 	}
-	refused := s.refused()
-	for _, key := range s.made.AccessPoints {
-		if all == nil {
-			all = map[ports.Key]targets.Tunnel{}
-		}
+	refused := v.refused()
+	for _, key := range v.made.AccessPoints {
 		t := targets.Tunnel{}
 		if t.Port, _ = v.table.Port(key); t.Port == 0 {
 			t.Problem = refused[key]

@@ -103,11 +103,10 @@ const (
 
 // Keys of the queue, one for each loop.
 const (
-	tableKey = "table"
-	rootsKey = "roots"
-	portsKey = "ports"
-	viewKey  = "view"
-
+	tableKey   = "table"
+	rootsKey   = "roots"
+	portsKey   = "ports"
+	viewKey    = "view"
 	objectsKey = "objects"
 )
 
@@ -125,7 +124,7 @@ type Controller struct {
 	rootEvents  reporter
 	objects     objectsMemory
 	tasks       sync.Map                         // of taskType to []status.Condition
-	shown       atomic.Pointer[shown]            // nil before a table was in force
+	shown       atomic.Pointer[plan]             // of the table in force; nil before there was one
 	decision    atomic.Pointer[decision]         // nil while root volumes and ports are left alone
 	snapshot    atomic.Pointer[targets.Snapshot] // nil before the first
 
@@ -160,9 +159,6 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 // Run polls and syncs until the context ends and the running syncs are done. Only the leader may
 // run it, and only once.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.caches.Await(ctx); err != nil {
-		return nil //nolint:nilerr // the context has ended before the caches were complete
-	}
 	var polling sync.WaitGroup
 	if c.poller != nil {
 		polling.Go(func() { c.poller.run(ctx) })
@@ -204,7 +200,7 @@ func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
 	}
 	c.publishSnapshot(p.snapshot)
 	p.decision.table = stored
-	c.shown.Store(&shown{p.table, p.pinned, p.servers, p.sizes})
+	c.shown.Store(&p)
 	c.queue.AddAfter(objectsKey, settleTime)
 	c.decision.Store(p.decision)
 	c.queue.Add(rootsKey)

@@ -65,6 +65,9 @@ func startWith(t *testing.T, api API, change func(*Options, *fake.Clientset), ob
 	var running sync.WaitGroup
 	running.Go(func() { store.Run(ctx) })
 	running.Go(func() {
+		if err := store.Await(ctx); err != nil {
+			return // the test has ended
+		}
 		if err := c.Run(ctx); err != nil {
 			t.Error(err)
 		}

@@ -38,6 +38,12 @@ func condition(detail, reason, message string) notice {
 	return notice{Condition: status.Condition{Subject: installation, Reason: reason, Message: message, Detail: detail}}
 }
 
+func ofFileSystem(id, detail, reason, message string) notice {
+	n := condition(detail, reason, message)
+	n.Subject = status.Subject{Kind: status.FileSystem, Name: id}
+	return n
+}
+
 // reporter writes notices to events and the log. Only one loop uses it.
 type reporter struct {
 	Options
@@ -158,21 +164,21 @@ func pollConditions(i inventory) []notice {
 	case i.failure != nil:
 		return []notice{condition("list "+awserrors.Cause(i.failure), wellknown.EventDiscoveryFailed, fmt.Sprintf(
 			"file systems could not be listed, so the table stays as it is: %s. %s", awserrors.Message(i.failure), awserrors.Advice(i.failure)))}
-	case i.listsNothing():
+	case i.listed() && i.listing.Complete && len(i.listing.FileSystems) == 0:
 		return []notice{condition(listsNothing, wellknown.EventDiscoveryFailed,
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
 	}
 	return nil
 }
 
-// excludedNotice is about settings that leave no file system to use.
-func excludedNotice(s targets.Snapshot) (notice, bool) {
+// exclusion is about settings that leave no file system to use.
+func exclusion(s targets.Snapshot) []notice {
 	if len(s.Excluded) == 0 || len(s.FileSystems) > 0 {
-		return notice{}, false
+		return nil
 	}
 	ids := slices.Sorted(maps.Keys(s.Excluded))
-	return condition("excluded", wellknown.EventFileSystemsExcluded, fmt.Sprintf(
-		"the EFS API lists %s, and the manager's settings leave none of them. %s: %s", status.FirstFew(ids), ids[0], s.Excluded[ids[0]])), true
+	return []notice{condition("excluded", wellknown.EventFileSystemsExcluded, fmt.Sprintf(
+		"the EFS API lists %s, and the manager's settings leave none of them. %s: %s", status.FirstFew(ids), ids[0], s.Excluded[ids[0]]))}
 }
 
 func notStored(err error) notice {
@@ -217,14 +223,8 @@ func byCause(failed map[string]error, format string) []notice {
 }
 
 func rootConflict(object, fileSystemID string) notice {
-	return ofRoot(fileSystemID, object, fmt.Sprintf(
+	return ofFileSystem(fileSystemID, object, wellknown.EventRootVolumeConflict, fmt.Sprintf(
 		"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID))
-}
-
-func ofRoot(fileSystemID, detail, message string) notice {
-	return notice{Condition: status.Condition{
-		Subject: status.Subject{Kind: status.FileSystem, Name: fileSystemID}, Reason: wellknown.EventRootVolumeConflict, Message: message, Detail: detail,
-	}}
 }
 
 // otherInstallations are about the file systems of each other installation.
@@ -234,7 +234,7 @@ func otherInstallations(fileSystems map[string][]string) (all []notice) {
 		if len(fileSystems[namespace]) > 1 {
 			subject = "each of the file systems "
 		}
-		all = append(all, ofRoot(fileSystems[namespace][0], "installation "+namespace,
+		all = append(all, ofFileSystem(fileSystems[namespace][0], "installation "+namespace, wellknown.EventRootVolumeConflict,
 			subject+status.FirstFew(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
 	}
 	return all

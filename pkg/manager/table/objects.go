@@ -40,15 +40,6 @@ type objectsMemory struct {
 	reported      map[string]string                     // the installation that was logged for a file system
 }
 
-// shown is a table in force, and the targets that were pinned then.
-type shown struct {
-	table  ports.Table
-	pinned map[string]ports.Target // with the servers
-
-	servers map[string]ports.Target
-	sizes   map[string]string // of memory
-}
-
 // report reports notices, and has the objects follow if a condition has changed.
 func (c *Controller) report(ctx context.Context, r *reporter, table *corev1.ConfigMap, notices []notice) {
 	if r.report(ctx, table, notices) {
@@ -84,8 +75,9 @@ func (c *Controller) writeObjects(ctx context.Context) error {
 		c.keepTasks(id, fs.Conditions)
 	}
 	errs := []error{c.withoutForeign(ctx, fileSystems)}
-	w := c.writer(v1alpha1.FileSystems(), v1alpha1.FileSystemKind)
-	w.Installation = c.options.Namespace
+	w := objects.StatusWriter{
+		Client: c.options.Dynamic, Resource: v1alpha1.FileSystems(), Kind: v1alpha1.FileSystemKind, Installation: c.options.Namespace,
+	}
 	errs = append(errs, writeChanged(ctx, w, c.objects.fileSystems, fileSystems))
 	if all {
 		errs = append(errs, c.deleteOthers(ctx, fileSystems))
@@ -93,8 +85,8 @@ func (c *Controller) writeObjects(ctx context.Context) error {
 	s := v1alpha1.InstallationStatus{Leader: c.options.Leader, Version: buildinfo.Read().Version}
 	s.Conditions = v1alpha1.NewConditions(status.Installation, ofKind(holding, status.Installation, ""),
 		c.objects.installations[c.options.Namespace].Conditions, now)
-	errs = append(errs, writeChanged(ctx, c.writer(v1alpha1.Installations(), v1alpha1.InstallationKind), c.objects.installations,
-		map[string]v1alpha1.InstallationStatus{c.options.Namespace: s}))
+	w = objects.StatusWriter{Client: c.options.Dynamic, Resource: v1alpha1.Installations(), Kind: v1alpha1.InstallationKind}
+	errs = append(errs, writeChanged(ctx, w, c.objects.installations, map[string]v1alpha1.InstallationStatus{c.options.Namespace: s}))
 	for _, err := range errs {
 		if apierrors.IsNotFound(err) {
 			return err
@@ -140,10 +132,6 @@ func (c *Controller) deleteObject(ctx context.Context, id string, o metav1.Delet
 		return fmt.Errorf("deleting FileSystem %s: %w", id, err)
 	}
 	return nil
-}
-
-func (c *Controller) writer(resource schema.GroupVersionResource, kind string) objects.StatusWriter {
-	return objects.StatusWriter{Client: c.options.Dynamic, Resource: resource, Kind: kind}
 }
 
 // readObjects reads the objects once. Afterwards, only this replica writes those of its installation while it leads.
@@ -283,10 +271,10 @@ func ofKind(all []status.Condition, kind status.Kind, name string) []status.Cond
 
 // fileSystems returns the wanted status of each file system that is in the table, or that is listed and may
 // be used. known is false while there is no table, so that no object is deleted.
-func (s *shown) fileSystems(
+func (p *plan) fileSystems(
 	snapshot targets.Snapshot, holding []status.Condition, before map[string]v1alpha1.FileSystemStatus, now time.Time,
 ) (wanted map[string]v1alpha1.FileSystemStatus, known bool) {
-	if s == nil {
+	if p == nil {
 		return nil, false
 	}
 	byName := map[string][]status.Condition{}
@@ -294,17 +282,17 @@ func (s *shown) fileSystems(
 		byName[c.Subject.Name] = append(byName[c.Subject.Name], c)
 	}
 	wanted = map[string]v1alpha1.FileSystemStatus{}
-	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(s.table.Targets)), maps.Keys(snapshot.FileSystems)) {
-		target := s.table.Targets[id]
+	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(p.table.Targets)), maps.Keys(snapshot.FileSystems)) {
+		target := p.table.Targets[id]
 		fs := v1alpha1.FileSystemStatus{DisplayName: target.Name, Port: target.Port, Source: v1alpha1.SourceEFS, MountTargets: mountTargets(target)}
-		if _, pinned := s.pinned[id]; pinned {
+		if _, pinned := p.pinned[id]; pinned {
 			fs.Source = v1alpha1.SourcePinned
 		}
-		if _, isServer := s.servers[id]; isServer {
+		if _, isServer := p.servers[id]; isServer {
 			fs.Source = v1alpha1.SourceServer
 		}
 		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, withUnusable(byName[id], snapshot.FileSystems[id].Unusable, now), before[id].Conditions, now)
-		fs.Conditions = s.withSizes(id, fs.Conditions, before[id].Conditions)
+		fs.Conditions = p.withSizes(id, fs.Conditions, before[id].Conditions)
 		wanted[id] = fs
 	}
 	return wanted, snapshot.Known
@@ -312,13 +300,13 @@ func (s *shown) fileSystems(
 
 // withSizes leaves out whether sizes are enforced, unless the server has said it. What another leader has written stays
 // until it says it again.
-func (s *shown) withSizes(id string, conditions, before []metav1.Condition) []metav1.Condition {
-	said, known := s.sizes[id]
+func (p *plan) withSizes(id string, conditions, before []metav1.Condition) []metav1.Condition {
+	said, known := p.sizes[id]
 	if said != "" {
 		return conditions
 	}
 	conditions = slices.DeleteFunc(conditions, func(c metav1.Condition) bool { return c.Type == status.SizesEnforced })
-	_, isServer := s.servers[id]
+	_, isServer := p.servers[id]
 	if was := meta.FindStatusCondition(before, status.SizesEnforced); isServer && !known && was != nil {
 		return append(conditions, *was)
 	}

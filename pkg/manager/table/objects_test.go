@@ -40,7 +40,7 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 		r.Events, r.Log = c.options.Events, c.options.Log
 	}
 	pinned := map[string]ports.Target{"nas-1": target(20491)}
-	c.shown.Store(&shown{table: *tableOf(map[string]ports.Target{"fs-1": target(20490), "nas-1": target(20491)}), pinned: pinned})
+	c.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20490), "nas-1": target(20491)}), pinned: pinned})
 	c.snapshot.Store(&targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{"fs-1": {}, "nas-1": {}}})
 	return c, client
 }
@@ -139,14 +139,14 @@ func TestObjectsAreWrittenOnChangeOnly(t *testing.T) {
 func TestObjectOfAnotherFileSystemIsDeleted(t *testing.T) {
 	c, client := showing(t)
 	syncAll(t, c)
-	c.shown.Store(&shown{table: *tableOf(map[string]ports.Target{"fs-1": target(20490)})})
+	c.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20490)})})
 	c.snapshot.Store(&targets.Snapshot{Known: true})
 	syncAll(t, c)
 	if _, err := client.Resource(v1alpha1.FileSystems()).Get(t.Context(), "nas-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v for nas-1", err)
 	}
 	c.snapshot.Store(&targets.Snapshot{}) // nothing is known
-	c.shown.Store(&shown{})
+	c.shown.Store(&plan{})
 	syncAll(t, c)
 	fileSystemOf(t, client, "fs-1")
 }
@@ -157,7 +157,7 @@ func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
 	c, client := showing(t)
 	other := &Controller{options: c.options, client: c.client}
 	other.options.Namespace, other.options.Leader = "other", "their leader"
-	other.shown.Store(&shown{table: *tableOf(map[string]ports.Target{"fs-1": target(20495), "fs-9": target(20496)})})
+	other.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20495), "fs-9": target(20496)})})
 	other.snapshot.Store(&targets.Snapshot{Known: true})
 	syncAll(t, other)
 	syncAll(t, c)
@@ -172,7 +172,7 @@ func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
 			t.Errorf("installation %s: got leader %q, want %q", name, got, want)
 		}
 	}
-	other.shown.Store(&shown{table: *tableOf(map[string]ports.Target{"fs-1": target(20495)})})
+	other.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20495)})})
 	syncAll(t, other)
 	fileSystemOf(t, client, "nas-1")
 	if err := c.client.CoreV1().Namespaces().Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
@@ -196,7 +196,7 @@ func TestObjectThatBecameAnotherInstallationsIsNotOverwritten(t *testing.T) {
 	if _, err := client.Resource(v1alpha1.FileSystems()).Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.shown.Store(&shown{table: *tableOf(map[string]ports.Target{"fs-1": target(20499)})})
+	c.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20499)})})
 	if _, err := c.syncObjects(t.Context(), ""); err == nil || fileSystemOf(t, client, "fs-1").Port != 20490 {
 		t.Errorf("got %v", err)
 	}

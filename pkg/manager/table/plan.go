@@ -20,8 +20,7 @@ type state struct {
 	memory
 	table       document
 	pinned      document // with the last good table, if there was one, and the servers
-	servers     map[string]ports.Target
-	used        []server             // those of servers
+	servers     map[string]server
 	pods        map[string]serverPod // of these, by id
 	noServers   []server             // whose Services cannot be used
 	unconfirmed bool                 // the table in the cache may be behind the apiserver's
@@ -51,7 +50,7 @@ type plan struct {
 	write    bool
 	table    ports.Table
 	pinned   map[string]ports.Target // with the servers
-	servers  map[string]ports.Target
+	servers  map[string]server
 	decision *decision // nil while nothing can be decided
 	snapshot targets.Snapshot
 	missing  []string    // file systems of which the EFS API must say whether they exist
@@ -136,14 +135,12 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 	v := newView(o, s, table, gone)
 	p := plan{
 		memory: s.memory, table: table, snapshot: v.snapshot(), points: o.demandedPoints(s),
-		numbers: v.numbers(s), notices: s.conditions(),
+		numbers: v.numbers(), notices: s.conditions(),
 		decision: &decision{pinned: s.pinned.object, roots: map[string]int{}, removes: s.pinned.table != nil},
 	}
-	p.seen, p.pinned, p.servers = v.seen, v.pinned, s.servers
-	if n, ok := excludedNotice(p.snapshot); ok {
-		p.notices = append(p.notices, n)
-	}
-	p.snapshot.Tunnels = v.tunnels(s)
+	p.seen, p.pinned, p.servers = v.seen, s.pinned.targets(), s.servers
+	p.notices = append(p.notices, exclusion(p.snapshot)...)
+	p.snapshot.Tunnels = v.tunnels()
 	p.numbers[pointCount] = countPoints(p.snapshot.Tunnels)
 	for id, target := range table.Targets {
 		p.decision.roots[id] = 0

@@ -281,11 +281,6 @@ type pointAnswer struct {
 // listed says whether the API has answered a poll.
 func (i inventory) listed() bool { return !i.succeeded.IsZero() }
 
-// listsNothing says that the API lists no file system at all.
-func (i inventory) listsNothing() bool {
-	return i.listed() && i.listing.Complete && len(i.listing.FileSystems) == 0
-}
-
 // since is what is left when everything after a listing is of another account or region: that
 // listing, in which nothing counts as missing.
 func (i inventory) since(accepted efs.Listing) inventory {

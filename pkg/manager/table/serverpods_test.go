@@ -67,7 +67,7 @@ func selecting(id string) func(*corev1.Service) {
 func planOf(service *corev1.Service, c *caches.Caches, edits ...func(*fixture)) plans {
 	return given(tableOf(nil), append(edits, func(f *fixture) {
 		f.state = f.withServers(readServers([]*corev1.Service{service}))
-		f.pods = readServerPods(c, f.used)
+		f.pods = readServerPods(c, f.servers)
 		f.sizes = readSizes(f.sizes, f.pods)
 	})...).plan(options())
 }
@@ -211,10 +211,10 @@ func TestServerSaysWhetherSizesAreEnforced(t *testing.T) {
 // TestSizesAreShownOfServersThatSayIt, and stay as another leader has written them until the server says it again.
 func TestSizesAreShownOfServersThatSayIt(t *testing.T) {
 	c, client := showing(t)
-	one := map[string]ports.Target{"nfs": target(20490)}
+	one := map[string]server{"nfs": {}}
 	both := map[string]ports.Target{"nfs": target(20490), "fs-2": target(20491)}
-	show := func(servers map[string]ports.Target, sizes map[string]string) {
-		c.shown.Store(&shown{table: *tableOf(both), pinned: servers, servers: servers, sizes: sizes})
+	show := func(servers map[string]server, sizes map[string]string) {
+		c.shown.Store(&plan{table: *tableOf(both), servers: servers, memory: memory{sizes: sizes}})
 	}
 	said := func(id string) string {
 		t.Helper()

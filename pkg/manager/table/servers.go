@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
@@ -93,10 +92,10 @@ func (s state) withServers(all []server) state {
 	if merged.Targets == nil {
 		merged.Targets = map[string]ports.Target{}
 	}
-	s.servers = map[string]ports.Target{}
+	s.servers = map[string]server{}
 	for _, one := range all {
 		_, pinned := s.pinned.table.Targets[one.id]
-		_, taken := s.servers[one.id]
+		other, taken := s.servers[one.id]
 		holder := s.holder(one)
 		switch {
 		case one.err != nil:
@@ -106,10 +105,9 @@ func (s state) withServers(all []server) state {
 			one.err = fmt.Errorf("the Service %s is that of server %s; want an id that no other target has. If this Service leads to the same disk, delete the target %s from the ConfigMap %s",
 				holder, one.id, one.id, wellknown.TargetsConfigMap)
 		case taken:
-			one.err = fmt.Errorf("the Service %s, which is older, is that of server %s; want an id that no other target has", s.servers[one.id].Name, one.id)
+			one.err = fmt.Errorf("the Service %s, which is older, is that of server %s; want an id that no other target has", other.service.Name, one.id)
 		default:
-			merged.Targets[one.id], s.servers[one.id] = one.target, one.target
-			s.used = append(s.used, one)
+			merged.Targets[one.id], s.servers[one.id] = one.target, one
 			continue
 		}
 		s.noServers = append(s.noServers, one)
@@ -121,10 +119,7 @@ func (s state) withServers(all []server) state {
 // holder returns the name of another Service that has the id in the table. Its volumes must not move to another disk because
 // their own Service is broken, or is being created again.
 func (s state) holder(of server) string {
-	if s.table.table == nil {
-		return ""
-	}
-	known := s.table.table.Targets[of.id]
+	known := s.table.targets()[of.id]
 	name, isService := strings.CutSuffix(known.DNSName, wellknown.ServerHost("", of.service.Namespace))
 	if !known.ClientCertificate || !isService || name == of.service.Name {
 		return ""
@@ -141,27 +136,26 @@ func (s state) serverConditions() (all []notice) {
 		n.about = r.service
 		all = append(all, n)
 	}
-	for _, one := range s.used {
-		if p, known := s.pods[one.id]; known && !mountjobs.IsReady(p.pod) {
+	for _, id := range slices.Sorted(maps.Keys(s.servers)) {
+		one := s.servers[id]
+		if p, known := s.pods[id]; known && !mountjobs.IsReady(p.pod) {
 			all = append(all, one.notReady(p))
 		}
-		if said := s.sizes[one.id]; said != "" && said != wellknown.QuotasEnforced {
+		if said := s.sizes[id]; said != "" && said != wellknown.QuotasEnforced {
 			all = append(all, one.condition(wellknown.EventSizesNotEnforced, "the sizes of volumes are not enforced: "+said))
 		}
 	}
-	if s.table.table == nil || s.pinned.table == nil {
+	if s.pinned.table == nil {
 		return all
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.table.table.Targets)) {
+	for _, id := range slices.Sorted(maps.Keys(s.table.targets())) {
 		target := s.table.table.Targets[id]
 		if _, named := s.pinned.table.Targets[id]; named || !target.ClientCertificate || !target.NotFoundSince.IsZero() {
 			continue
 		}
-		all = append(all, notice{Condition: status.Condition{
-			Subject: status.Subject{Kind: status.FileSystem, Name: id}, Reason: wellknown.EventServerMissing,
-			Message: fmt.Sprintf("no usable Service with the label %s=%s, and no pinned target, names %s any longer: its port %d and its last addresses stay",
-				wellknown.LabelServer, id, id, target.Port),
-		}})
+		all = append(all, ofFileSystem(id, "", wellknown.EventServerMissing, fmt.Sprintf(
+			"no usable Service with the label %s=%s, and no pinned target, names %s any longer: its port %d and its last addresses stay",
+			wellknown.LabelServer, id, id, target.Port)))
 	}
 	return all
 }
@@ -174,7 +168,7 @@ type serverPod struct {
 
 // readServerPods reads the pods of the servers whose Services select them by the label of servers. Of others, such as a
 // server outside of the cluster, nothing is known.
-func readServerPods(c *caches.Caches, servers []server) map[string]serverPod {
+func readServerPods(c *caches.Caches, servers map[string]server) map[string]serverPod {
 	all := map[string]serverPod{}
 	for _, one := range servers {
 		if one.service.Spec.Selector[wellknown.LabelServer] != one.id {
@@ -215,8 +209,9 @@ func (s server) notReady(p serverPod) notice {
 
 // condition is one of a server, with an event on its Service, too.
 func (s server) condition(reason, message string) notice {
-	subject := status.Subject{Kind: status.FileSystem, Name: s.id}
-	return notice{about: s.service, Condition: status.Condition{Subject: subject, Reason: reason, Message: message}}
+	n := ofFileSystem(s.id, "", reason, message)
+	n.about = s.service
+	return n
 }
 
 // problem returns why the pod is not ready, on one line.

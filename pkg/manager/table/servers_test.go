@@ -162,7 +162,7 @@ func TestServerWithoutServiceStays(t *testing.T) {
 func TestServerIsASource(t *testing.T) {
 	c, client := showing(t)
 	one := map[string]ports.Target{"nfs-1": target(20490)}
-	c.shown.Store(&shown{table: *tableOf(one), pinned: one, servers: one})
+	c.shown.Store(&plan{table: *tableOf(one), pinned: one, servers: map[string]server{"nfs-1": {}}})
 	syncAll(t, c)
 	if got := fileSystemOf(t, client, "nfs-1"); got.Source != v1alpha1.SourceServer || got.Port != 20490 {
 		t.Errorf("got %+v", got)

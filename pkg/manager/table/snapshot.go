@@ -13,21 +13,16 @@ import (
 
 // view has the file systems of the table and of the latest listings.
 type view struct {
-	options   Options
-	table     ports.Table
-	pinned    map[string]ports.Target
-	inventory inventory
-	seen      map[string]efs.FileSystem
-	listed    map[string]bool // by the latest listing
-	gone      map[string]bool
-	others    map[string]string // as in targets.Snapshot
+	Options
+	state
+	table  ports.Table
+	listed map[string]bool // by the latest listing
+	gone   map[string]bool
+	others map[string]string // as in targets.Snapshot
 }
 
 func newView(o Options, s state, table ports.Table, gone []string) view {
-	v := view{options: o, table: table, inventory: s.inventory, listed: map[string]bool{}, gone: map[string]bool{}, others: o.others(s.volumes)}
-	if s.pinned.table != nil {
-		v.pinned = s.pinned.table.Targets
-	}
+	v := view{Options: o, state: s, table: table, listed: map[string]bool{}, gone: map[string]bool{}, others: o.others(s.volumes)}
 	for _, fs := range s.inventory.listing.FileSystems {
 		if ports.CheckTargetID(fs.ID) == nil {
 			v.listed[fs.ID] = true
@@ -63,16 +58,11 @@ func (v view) snapshot() targets.Snapshot {
 
 // excluded are the listed file systems that do not pass, with why.
 func (v view) excluded() map[string]string {
-	var all map[string]string
+	all := map[string]string{}
 	for id := range v.listed {
-		why := v.options.Filter.Exclusion(v.seen[id])
-		if why == "" || v.isPinned(id) {
-			continue
+		if why := v.Filter.Exclusion(v.seen[id]); why != "" && !v.isPinned(id) {
+			all[id] = why
 		}
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[id] = why
 	}
 	return all
 }
@@ -84,13 +74,13 @@ func (v view) passes(id string) bool {
 		return true
 	}
 	if fs, ok := v.seen[id]; ok {
-		return v.options.Filter.Match(fs)
+		return v.Filter.Match(fs)
 	}
-	return efs.Filter{IDs: v.options.Filter.IDs}.Match(efs.FileSystem{ID: id})
+	return efs.Filter{IDs: v.Filter.IDs}.Match(efs.FileSystem{ID: id})
 }
 
 func (v view) isPinned(id string) bool {
-	_, ok := v.pinned[id]
+	_, ok := v.pinned.targets()[id]
 	return ok
 }
 
@@ -118,7 +108,7 @@ func (v view) candidate(id string) volumes.Candidate {
 func (v view) zones(fs efs.FileSystem) []string {
 	var zones []string
 	for _, mount := range fs.MountTargets {
-		if mount.ZoneName != "" && mount.Serves(v.options.VPCID) {
+		if mount.ZoneName != "" && mount.Serves(v.VPCID) {
 			zones = append(zones, mount.ZoneName)
 		}
 	}
@@ -147,7 +137,7 @@ func (v view) unusable(id string) string {
 		}
 		return "no address of it is known yet"
 	}
-	reason, _ := efs.Usable(fs, v.options.VPCID)
+	reason, _ := efs.Usable(fs, v.VPCID)
 	return reason
 }
 
@@ -157,10 +147,10 @@ func (s state) numbers() numbers {
 }
 
 // numbers are what the metrics show.
-func (v view) numbers(s state) numbers {
-	n := s.numbers()
-	inUse, free := v.countPorts(s)
-	n[tableBytes], n[portsInUse], n[portsFree] = one(float64(len(s.table.content()))), one(inUse), one(free)
+func (v view) numbers() numbers {
+	n := v.state.numbers()
+	inUse, free := v.countPorts()
+	n[tableBytes], n[portsInUse], n[portsFree] = one(float64(len(v.state.table.content()))), one(inUse), one(free)
 	n[fileSystemSize] = map[string]float64{}
 	counts := map[string]float64{usable: 0, unusable: 0, missing: 0}
 	for id, target := range v.table.Targets {
@@ -183,14 +173,14 @@ func (v view) numbers(s state) numbers {
 }
 
 // countPorts counts the ports of targets and those that are free for new ones.
-func (v view) countPorts(s state) (inUse, free float64) {
+func (v view) countPorts() (inUse, free float64) {
 	owners, named := v.table.Owners(), map[int]bool{}
-	for _, object := range s.volumes {
+	for _, object := range v.volumes {
 		if volume := ports.VolumeOf(object); volume.Loopback {
 			named[volume.Port] = true
 		}
 	}
-	r := v.options.Range
+	r := v.Range
 	for port := r.Base; port < r.Base+r.Count; port++ {
 		_, owned := owners[port]
 		if !owned && !named[port] && r.Gives(port) {

@@ -59,7 +59,7 @@ func (c *Controller) observeTable() state {
 	c.table.pinned = s.pinned.table
 	if c.caches.Services != nil {
 		s = s.withServers(readServers(caches.All[*corev1.Service](c.caches.Services)))
-		s.pods = readServerPods(c.caches, s.used)
+		s.pods = readServerPods(c.caches, s.servers)
 		s.sizes = readSizes(s.sizes, s.pods)
 	}
 	s.volumes = caches.All[*corev1.PersistentVolume](c.caches.Volumes)
@@ -213,6 +213,14 @@ type document struct {
 
 // lost says that the table is missing: only volumes have its ports.
 func (d document) lost() bool { return d.table == nil && d.err == nil }
+
+// targets are those of the table, none without one.
+func (d document) targets() map[string]ports.Target {
+	if d.table == nil {
+		return nil
+	}
+	return d.table.Targets
+}
 
 // content is the text of the table.
 func (d document) content() string {

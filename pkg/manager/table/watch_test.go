@@ -20,7 +20,7 @@ func TestVolumeMatters(t *testing.T) {
 	released := root.DeepCopy()
 	released.Status.Phase = corev1.VolumeReleased
 	c := &Controller{}
-	c.shown.Store(&shown{table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}}})
+	c.shown.Store(&plan{table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}}})
 	tests := map[string]struct {
 		before, after   *corev1.PersistentVolume
 		matters, urgent bool
