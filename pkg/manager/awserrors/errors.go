@@ -41,7 +41,7 @@ var requestID = regexp.MustCompile(`(?i),? ?request ?id: [-0-9a-z]*`)
 
 // The reasons of errors.
 const (
-	Denied        = "Denied"        // an action is not allowed, see MissingAction
+	Denied        = "Denied"        // an action is not allowed
 	Credentials   = "Credentials"   // expired or wrong
 	Throttled     = "Throttled"     // too many calls
 	LimitExceeded = "LimitExceeded" // the file system has all the access points that it may have
@@ -84,23 +84,15 @@ var reasons = []struct {
 	{Invalid, []string{"BadRequest", "ValidationException"}},
 }
 
-// MissingAction returns the action that an error says is not allowed, as elasticfilesystem:CreateAccessPoint; "" for
-// another error, or one that does not name it.
-func MissingAction(err error) string {
-	if Reason(err) != Denied {
-		return ""
-	}
-	return deniedAction.FindString(Message(err))
-}
-
 var deniedAction = regexp.MustCompile(`\belasticfilesystem:[A-Za-z]+`)
 
 // Advice returns what to do about an error of the API.
 func Advice(err error) string {
-	if action := MissingAction(err); action != "" && !slices.Contains(discovery, action) {
+	reason, action := Reason(err), deniedAction.FindString(Message(err))
+	if reason == Denied && action != "" && !slices.Contains(discovery, action) {
 		return fmt.Sprintf("Allow the manager's AWS role %s: a class with provisioningMode efs-ap needs it, see %stasks/aws-permissions.md", action, wellknown.DocsURL)
 	}
-	return advice[Reason(err)]
+	return advice[reason]
 }
 
 // discovery are the actions that every installation with --discovery=efs needs.

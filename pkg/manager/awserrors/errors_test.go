@@ -49,36 +49,33 @@ func TestCausesDiffer(t *testing.T) {
 
 func TestReasonsAndAdvice(t *testing.T) {
 	tests := map[string]struct {
-		err                     error
-		reason, missing, advice string // the last is a part
+		err            error
+		reason, advice string // the last is a part
 	}{
 		"a right of every installation": {
 			awsError(1, "AccessDeniedException", "User: x is not authorized to perform: elasticfilesystem:DescribeMountTargets on: y"),
-			awserrors.Denied, "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeFileSystems, ",
+			awserrors.Denied, "elasticfilesystem:DescribeFileSystems, ",
 		},
 		"a right of classes with access points": {
 			awsError(1, "AccessDeniedException", "User: x is not authorized to perform: elasticfilesystem:TagResource on: y"),
-			awserrors.Denied, "elasticfilesystem:TagResource", "role elasticfilesystem:TagResource: a class with provisioningMode",
+			awserrors.Denied, "role elasticfilesystem:TagResource: a class with provisioningMode",
 		},
-		"an unnamed right":               {awsError(1, "AccessDenied", "no"), awserrors.Denied, "", "elasticfilesystem:DescribeAccessPoints"},
-		"an action in another error":     {awsError(1, "BadRequest", "elasticfilesystem:TagResource"), awserrors.Invalid, "", "Correct the class"},
-		"expired credentials":            {awsError(1, "ExpiredTokenException", "old"), awserrors.Credentials, "", "Renew"},
-		"too many calls":                 {awsError(1, "ThrottlingException", "slow down"), awserrors.Throttled, "", "--efs-polling-interval"},
-		"too many access points":         {awsError(1, "AccessPointLimitExceeded", "full"), awserrors.LimitExceeded, "", "quota"},
-		"a file system that changes":     {awsError(1, "IncorrectFileSystemLifeCycleState", "updating"), awserrors.NotAvailable, "", "tried again"},
-		"a file system that is gone":     {awsError(1, "FileSystemNotFound", "none"), awserrors.NotFound, "", "--aws-region"},
-		"a token of another":             {awsError(1, "AccessPointAlreadyExists", "it is"), awserrors.Conflict, "", "another name"},
-		"no answer in time":              {fmt.Errorf("listing: %w", context.DeadlineExceeded), awserrors.Unreachable, "", "VPC endpoint"},
-		"no network":                     {unreachable(40001), awserrors.Unreachable, "", "VPC endpoint"},
-		"an error that is not the API's": {errBoom, awserrors.Other, "", "--aws-region"},
+		"an unnamed right":               {awsError(1, "AccessDenied", "no"), awserrors.Denied, "elasticfilesystem:DescribeAccessPoints"},
+		"an action in another error":     {awsError(1, "BadRequest", "elasticfilesystem:TagResource"), awserrors.Invalid, "Correct the class"},
+		"expired credentials":            {awsError(1, "ExpiredTokenException", "old"), awserrors.Credentials, "Renew"},
+		"too many calls":                 {awsError(1, "ThrottlingException", "slow down"), awserrors.Throttled, "--efs-polling-interval"},
+		"too many access points":         {awsError(1, "AccessPointLimitExceeded", "full"), awserrors.LimitExceeded, "quota"},
+		"a file system that changes":     {awsError(1, "IncorrectFileSystemLifeCycleState", "updating"), awserrors.NotAvailable, "tried again"},
+		"a file system that is gone":     {awsError(1, "FileSystemNotFound", "none"), awserrors.NotFound, "--aws-region"},
+		"a token of another":             {awsError(1, "AccessPointAlreadyExists", "it is"), awserrors.Conflict, "another name"},
+		"no answer in time":              {fmt.Errorf("listing: %w", context.DeadlineExceeded), awserrors.Unreachable, "VPC endpoint"},
+		"no network":                     {unreachable(40001), awserrors.Unreachable, "VPC endpoint"},
+		"an error that is not the API's": {errBoom, awserrors.Other, "--aws-region"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := awserrors.Reason(tt.err); got != tt.reason {
 				t.Errorf("reason %s, want %s", got, tt.reason)
-			}
-			if got := awserrors.MissingAction(tt.err); got != tt.missing {
-				t.Errorf("missing action %q, want %q", got, tt.missing)
 			}
 			if got := awserrors.Advice(tt.err); !strings.Contains(got, tt.advice) {
 				t.Errorf("advice %q lacks %q", got, tt.advice)
