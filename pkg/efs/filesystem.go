@@ -160,10 +160,13 @@ type Filter struct {
 }
 
 // ParseTags parses a comma-separated list of key=value tags, nil for an empty one. A value may contain
-// "=", but no comma.
+// "=", but no comma. Spaces and empty items are ignored.
 func ParseTags(list string) (map[string]string, error) {
 	var tags map[string]string
-	for _, tag := range listItems(list) {
+	for tag := range strings.SplitSeq(list, ",") {
+		if tag = strings.TrimSpace(tag); tag == "" {
+			continue
+		}
 		key, value, ok := strings.Cut(tag, "=")
 		if !ok || key == "" {
 			return nil, fmt.Errorf("%q is no tag: want key=value", tag)
@@ -177,17 +180,6 @@ func ParseTags(list string) (map[string]string, error) {
 		tags[key] = value
 	}
 	return tags, nil
-}
-
-// listItems splits at commas. Spaces and empty items are ignored.
-func listItems(list string) []string {
-	var items []string
-	for item := range strings.SplitSeq(list, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
 }
 
 // Match reports whether the cluster may use a file system.

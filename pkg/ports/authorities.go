@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -63,12 +64,7 @@ func (p *planner) reportAuthorities() {
 		if err != nil {
 			continue // it has none
 		}
-		last := all[0]
-		for _, certificate := range all[1:] {
-			if certificate.NotAfter.After(last.NotAfter) {
-				last = certificate
-			}
-		}
+		last := slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 		if p.in.Now.Add(authorityWarning).After(last.NotAfter) {
 			p.report(Event{Reason: wellknown.EventAuthorityEnds, FileSystem: id}, "its certificate authority %.200q is valid until %s only; nodes refuse the server's certificates afterwards",
 				last.Subject, last.NotAfter.UTC().Format(time.RFC3339))

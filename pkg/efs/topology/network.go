@@ -211,10 +211,7 @@ func (m Metadata) Location(ctx context.Context) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	region, err := m.Region(ctx)
-	if err != nil {
-		region = ""
-	}
+	region, _ := m.Region(ctx) // "" after an error
 	return Location{Region: region, Zone: zone, Subnets: m.subnets(ctx)}, nil
 }
 
