@@ -74,7 +74,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // enqueueRecorded enqueues the claims whose request may have changed while there was no leader.
 func (c *Controller) enqueueRecorded() {
-	for _, claim := range c.allClaims() {
+	for _, claim := range caches.All[*corev1.PersistentVolumeClaim](c.gatherer.Caches.Claims) {
 		if caches.UsageOf(claim) != "" {
 			c.queue.Add(cache.MetaObjectToName(claim))
 		}
@@ -86,7 +86,7 @@ func (c *Controller) enqueueRecorded() {
 func (c *Controller) claimChanged(before, after any) {
 	was, ok := before.(*corev1.PersistentVolumeClaim)
 	claim, exists := after.(*corev1.PersistentVolumeClaim)
-	if !c.queue.Running() || !ok || !exists || was == nil || claim == nil {
+	if !c.queue.Running() || !ok || !exists {
 		return
 	}
 	if caches.UsageOf(was) != caches.UsageOf(claim) || mountjobs.Requested(was) != mountjobs.Requested(claim) {
@@ -166,10 +166,6 @@ func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage mountjo
 	return mountjobs.ParseUsage(caches.UsageOf(claim))
 }
 
-func (c *Controller) allClaims() []*corev1.PersistentVolumeClaim {
-	return caches.All[*corev1.PersistentVolumeClaim](c.gatherer.Caches.Claims)
-}
-
 // measurements holds what surveys have counted since this leader began, by directory. What was counted before is in
 // the annotations of claims.
 type measurements struct{ all sync.Map } // of mountjobs.UsageRecord
@@ -226,7 +222,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 func (c collector) collectAll(metrics chan<- prometheus.Metric) {
-	for _, claim := range c.allClaims() {
+	for _, claim := range caches.All[*corev1.PersistentVolumeClaim](c.gatherer.Caches.Claims) {
 		usage, ok := c.usageOf(claim)
 		if !ok {
 			continue
