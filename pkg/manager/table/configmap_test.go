@@ -31,7 +31,7 @@ func TestReadTable(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := readTable(tt.object)
+			d := read(tt.object, nil, ports.Decode)
 			if d.lost() != tt.lost {
 				t.Errorf("lost: %v, want %v", d.lost(), tt.lost)
 			}

@@ -47,33 +47,23 @@ import (
 
 // Options configure the loops.
 type Options struct {
-	// Namespace is the manager's: of the ConfigMaps, root claims and mount Jobs.
-	Namespace string
-	// Provisioner is in the annotations of this installation's volumes.
-	Provisioner string
-	// PollingInterval is the time between two polls; wellknown.PollingJitter of it is added at
-	// random.
-	PollingInterval time.Duration
-	// Range is where new ports come from.
-	Range ports.Range
-	// Filter selects the file systems that the cluster may use. Pinned ones always pass.
-	Filter efs.Filter
-	// VPCID is where the nodes are; "" when unknown.
-	VPCID string
-	// Demand is the access points in use and the tunnels that must present an IAM identity; nil for
-	// none. Access points get ports when EFS has confirmed them.
+	Namespace       string        // the manager's: of the ConfigMaps, root claims and mount Jobs
+	Provisioner     string        // in the annotations of this installation's volumes
+	PollingInterval time.Duration // between two polls; wellknown.PollingJitter of it is added at random
+	Range           ports.Range   // where new ports come from
+	Filter          efs.Filter    // the file systems that the cluster may use; pinned ones always pass
+	VPCID           string        // where the nodes are; "" when unknown
+	// Demand is the access points in use and the tunnels that must present an IAM identity. Access points get ports
+	// when EFS has confirmed them.
 	Demand func() ports.Demand
 	// Made is the same for access points that the manager has created, and whose volumes do not exist yet.
-	Made func() ports.Demand
-	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
-	DNSSuffix string
-	// Dynamic writes FileSystem objects and the Installation; nil leaves them alone.
-	Dynamic dynamic.Interface
-	Leader  string // the name of this replica
+	Made      func() ports.Demand
+	DNSSuffix string            // follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com
+	Dynamic   dynamic.Interface // writes FileSystem objects and the Installation; nil leaves them alone
+	Leader    string            // the name of this replica
 	// ClockWrong returns what is wrong with this machine's clock, "" for nothing; nil if that is not known.
 	ClockWrong func() string
-	// Now is the apiserver's time, which is written into the table.
-	Now func() time.Time
+	Now        func() time.Time // the apiserver's time, which is written into the table
 
 	Log     *slog.Logger
 	Events  record.EventRecorder

@@ -29,6 +29,7 @@ var (
 func options() Options {
 	return Options{
 		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute, Now: time.Now,
+		Demand: func() (d ports.Demand) { return d }, Made: func() (d ports.Demand) { return d },
 		Range: ports.Range{Base: 20490, Count: 10}, VPCID: "vpc-1", DNSSuffix: "efs.us-east-1.amazonaws.com",
 	}
 }

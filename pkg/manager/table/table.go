@@ -42,19 +42,16 @@ func (c *Controller) syncTable(ctx context.Context, _ string) (again time.Durati
 }
 
 func (c *Controller) observeTable() state {
-	s := state{memory: c.table.memory, begun: map[string]bool{}, inventory: inventory{polled: true}, now: c.options.Now()}
+	s := state{
+		memory: c.table.memory, begun: map[string]bool{}, inventory: inventory{polled: true}, now: c.options.Now(),
+		demand: c.options.Demand(), made: c.options.Made(),
+	}
 	if c.poller != nil {
 		s.inventory = c.poller.latest()
 	}
-	if c.options.Demand != nil {
-		s.demand = c.options.Demand()
-	}
-	if c.options.Made != nil {
-		s.made = c.options.Made()
-	}
 	cached := c.caches.TargetsConfigMap()
 	s.unconfirmed = cached == nil || !c.table.live
-	s.table = readTable(newest(cached, c.table.stored))
+	s.table = read(newest(cached, c.table.stored), nil, ports.Decode)
 	s.pinned = readPinned(c.caches.PinnedConfigMap(), c.table.pinned)
 	c.table.pinned = s.pinned.table
 	if c.caches.Services != nil {
@@ -141,7 +138,7 @@ func (c *Controller) readLive(ctx context.Context, s state) (state, error) {
 		return s, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
 	}
 	c.table.stored, c.table.live = object, true
-	s.table, s.live = readTable(object), true
+	s.table, s.live = read(object, nil, ports.Decode), true
 	if s.table.lost() && !s.isHeld() {
 		s.volumes, err = c.listVolumes(ctx)
 	}
@@ -228,11 +225,6 @@ func (d document) content() string {
 		return ""
 	}
 	return d.object.Data[wellknown.TargetsKey]
-}
-
-// readTable reads the ConfigMap that the manager writes.
-func readTable(object *corev1.ConfigMap) document {
-	return read(object, nil, ports.Decode)
 }
 
 // readPinned reads the administrator's ConfigMap; a missing one is empty. While it cannot be read,
