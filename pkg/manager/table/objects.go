@@ -75,18 +75,18 @@ func (c *Controller) writeObjects(ctx context.Context) error {
 		c.keepTasks(id, fs.Conditions)
 	}
 	errs := []error{c.withoutForeign(ctx, fileSystems)}
-	w := objects.StatusWriter{
-		Client: c.options.Dynamic, Resource: v1alpha1.FileSystems(), Kind: v1alpha1.FileSystemKind, Installation: c.options.Namespace,
-	}
+	w := objects.StatusWriter{Client: c.options.Dynamic, Resource: v1alpha1.FileSystems(), Kind: v1alpha1.FileSystemKind}
+	w.Installation = c.options.Namespace
 	errs = append(errs, writeChanged(ctx, w, c.objects.fileSystems, fileSystems))
 	if all {
 		errs = append(errs, c.deleteOthers(ctx, fileSystems))
 	}
 	s := v1alpha1.InstallationStatus{Leader: c.options.Leader, Version: buildinfo.Read().Version}
-	s.Conditions = v1alpha1.NewConditions(status.Installation, ofKind(holding, status.Installation, ""),
+	s.Conditions = v1alpha1.NewConditions(status.Installation, holding[installation],
 		c.objects.installations[c.options.Namespace].Conditions, now)
 	w = objects.StatusWriter{Client: c.options.Dynamic, Resource: v1alpha1.Installations(), Kind: v1alpha1.InstallationKind}
-	errs = append(errs, writeChanged(ctx, w, c.objects.installations, map[string]v1alpha1.InstallationStatus{c.options.Namespace: s}))
+	errs = append(errs, writeChanged(ctx, w, c.objects.installations,
+		map[string]v1alpha1.InstallationStatus{c.options.Namespace: s}))
 	for _, err := range errs {
 		if apierrors.IsNotFound(err) {
 			return err
@@ -231,20 +231,26 @@ func (c *Controller) TaskEnded(fileSystemID, name string, found []status.Conditi
 	c.queue.AddAfter(objectsKey, settleTime)
 }
 
-// holding returns the conditions of all loops.
-func (c *Controller) holding() (all []status.Condition) {
+// holding returns the conditions of all loops, by subject.
+func (c *Controller) holding() map[status.Subject][]status.Condition {
+	all := map[status.Subject][]status.Condition{}
+	add := func(conditions ...status.Condition) {
+		for _, found := range conditions {
+			all[found.Subject] = append(all[found.Subject], found)
+		}
+	}
 	if c.options.ClockWrong != nil {
 		if why := c.options.ClockWrong(); why != "" {
-			all = append(all, status.Condition{Subject: installation, Reason: status.ClockWrong, Message: why, Since: time.Now()})
+			add(status.Condition{Subject: installation, Reason: status.ClockWrong, Message: why, Since: time.Now()})
 		}
 	}
 	c.tasks.Range(func(_, found any) bool {
-		all = append(all, found.([]status.Condition)...) //nolint:errcheck // of another type, it panics
+		add(found.([]status.Condition)...) //nolint:errcheck // of another type, it panics
 		return true
 	})
 	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
 		if holding := r.holding.Load(); holding != nil {
-			all = append(all, *holding...)
+			add(*holding...)
 		}
 	}
 	return all
@@ -262,24 +268,14 @@ func (c *Controller) keepTasks(id string, conditions []metav1.Condition) {
 	}
 }
 
-// ofKind returns the conditions of a kind of subject, with a name if that is not "".
-func ofKind(all []status.Condition, kind status.Kind, name string) []status.Condition {
-	return slices.DeleteFunc(slices.Clone(all), func(c status.Condition) bool {
-		return c.Subject.Kind != kind || name != "" && c.Subject.Name != name
-	})
-}
-
 // fileSystems returns the wanted status of each file system that is in the table, or that is listed and may
 // be used. known is false while there is no table, so that no object is deleted.
 func (p *plan) fileSystems(
-	snapshot targets.Snapshot, holding []status.Condition, before map[string]v1alpha1.FileSystemStatus, now time.Time,
+	snapshot targets.Snapshot, holding map[status.Subject][]status.Condition,
+	before map[string]v1alpha1.FileSystemStatus, now time.Time,
 ) (wanted map[string]v1alpha1.FileSystemStatus, known bool) {
 	if p == nil {
 		return nil, false
-	}
-	byName := map[string][]status.Condition{}
-	for _, c := range ofKind(holding, status.FileSystem, "") {
-		byName[c.Subject.Name] = append(byName[c.Subject.Name], c)
 	}
 	wanted = map[string]v1alpha1.FileSystemStatus{}
 	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(p.table.Targets)), maps.Keys(snapshot.FileSystems)) {
@@ -291,7 +287,9 @@ func (p *plan) fileSystems(
 		if _, isServer := p.servers[id]; isServer {
 			fs.Source = v1alpha1.SourceServer
 		}
-		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, withUnusable(byName[id], snapshot.FileSystems[id].Unusable, now), before[id].Conditions, now)
+		found := holding[status.Subject{Kind: status.FileSystem, Name: id}]
+		found = withUnusable(found, snapshot.FileSystems[id].Unusable, now)
+		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, found, before[id].Conditions, now)
 		fs.Conditions = p.withSizes(id, fs.Conditions, before[id].Conditions)
 		wanted[id] = fs
 	}
