@@ -94,7 +94,6 @@ func newPlanner(in Input) *planner {
 	return p
 }
 
-// assign enters a key with its port into the table.
 func (p *planner) assign(key Key, port int) {
 	target, exists := p.table.Targets[key.FileSystem]
 	if !exists {
@@ -204,7 +203,6 @@ func (p *planner) demandedKeys() []Key {
 	return slices.DeleteFunc(valid(p.in.Demand.AccessPoints), func(key Key) bool { return key.AccessPoint == "" })
 }
 
-// output completes the table, and reports what changed.
 func (p *planner) output() Output {
 	p.tidyRetired()
 	p.out.Table = p.table
@@ -269,7 +267,6 @@ func anyOf(points map[string]AccessPoint) map[string]AccessPoint {
 	return nil
 }
 
-// encodedBytes is the length of a target in the encoded table.
 func (p *planner) encodedBytes(id string, t Target) int {
 	return len(Encode(Table{Targets: map[string]Target{id: p.describe(id, t)}})) - len(keyTargets+":\n")
 }

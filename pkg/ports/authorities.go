@@ -19,7 +19,6 @@ const (
 	maxAuthorities    = 8
 )
 
-// authorityWarning is how long before its end an authority is reported.
 const authorityWarning = 30 * 24 * time.Hour
 
 // Authorities parses certificates in PEM. Anything else in the text is an error, so that a key which was

@@ -113,7 +113,6 @@ func list(allowed string, item check) check {
 	}
 }
 
-// fields checks the known keys of a mapping.
 func fields(checks map[string]check) check {
 	return func(path string, v *yaml.Node) error {
 		if v.Kind != yaml.MappingNode {
@@ -183,7 +182,6 @@ func checkShape(n *yaml.Node, path string, depth int) error {
 
 func isText(v *yaml.Node) bool { return v.ShortTag() == "!!str" }
 
-// isWithin recognizes a whole number from 1 to the highest.
 func isWithin(highest int) func(v *yaml.Node) bool {
 	return func(v *yaml.Node) bool {
 		n, err := strconv.Atoi(v.Value)
@@ -228,7 +226,6 @@ func checkLocation(location string) error {
 	return nil
 }
 
-// want returns an error that says what is allowed.
 func want(path string, v *yaml.Node, allowed string) error {
 	return fmt.Errorf("%s: %s; want %s", path, shown(v), allowed)
 }

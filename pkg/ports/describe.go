@@ -12,7 +12,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// described returns the targets of the table with everything but ports updated.
 func (p *planner) described() map[string]Target {
 	targets := make(map[string]Target, len(p.table.Targets))
 	for id, target := range p.table.Targets {
@@ -114,7 +113,6 @@ func byLocation(mounts []efs.MountTarget, addressOf func(efs.MountTarget) netip.
 	return bySubnet, byZone
 }
 
-// pinned reports whether the file system is in the administrator's table.
 func (p *planner) pinned(id string) bool {
 	_, ok := p.in.Pinned.Targets[id]
 	return ok

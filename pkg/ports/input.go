@@ -121,7 +121,6 @@ func (p *planner) reportChanges() {
 	}
 }
 
-// reportPins reports which pinned ports were not assigned.
 func (p *planner) reportPins() {
 	for _, key := range p.pinnedKeys() {
 		want, _ := p.in.Pinned.Port(key)

@@ -64,7 +64,6 @@ func (p *planner) removeGone() {
 	}
 }
 
-// remove removes a target from the table and retires all its ports.
 func (p *planner) remove(id string) {
 	target := p.table.Targets[id]
 	for _, point := range slices.Sorted(maps.Keys(target.AccessPoints)) {
@@ -194,7 +193,6 @@ func (p *planner) correctionReason(v Volume, want int) string {
 	return fmt.Sprintf("%s, and %d has no tunnel", is, v.Port)
 }
 
-// reportUncorrectable reports a volume whose file system or access point is not in the table.
 func (p *planner) reportUncorrectable(v Volume) {
 	if err := v.On.check(); err != nil {
 		p.report(Event{Reason: wellknown.EventPortConflict, Volume: v.Name},

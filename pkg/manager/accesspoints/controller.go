@@ -156,7 +156,6 @@ func (c *Controller) sync(ctx context.Context, k key) (again time.Duration, err 
 	return 0, err
 }
 
-// call makes a call, and records its answer.
 func (c *Controller) call(ctx context.Context, k key) (again time.Duration, err error) {
 	switch k.call {
 	case createCall:
@@ -174,7 +173,6 @@ func (c *Controller) call(ctx context.Context, k key) (again time.Duration, err 
 	return again, err
 }
 
-// fail records why a call failed, and tells the volume that waits for it.
 func (c *Controller) fail(k key, problem decide.Verdict) {
 	c.mu.Lock()
 	before := c.known.problems[k]

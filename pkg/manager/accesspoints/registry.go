@@ -12,7 +12,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// registry remembers access points, and the calls that are under way.
 type registry struct {
 	wanted   map[string]volumes.Point   // by volume, until they are made
 	made     map[string]made            // by volume, since the start

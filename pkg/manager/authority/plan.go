@@ -32,7 +32,6 @@ type pair struct {
 	authorities      []byte // that are trusted, in PEM
 }
 
-// leaf is a certificate that the authority signs.
 type leaf struct {
 	secret string // the name of its Secret
 	name   string // the common name
@@ -40,7 +39,6 @@ type leaf struct {
 	usage  x509.ExtKeyUsage
 }
 
-// state holds the content of the Secrets.
 type state struct {
 	authority pair
 	leaves    map[leaf]pair
@@ -73,7 +71,6 @@ func renewed(before state, now time.Time) (state, error) {
 	return after, nil
 }
 
-// signer is an authority that can sign.
 type signer struct {
 	pair
 	tls.Certificate

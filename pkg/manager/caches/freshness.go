@@ -208,7 +208,6 @@ func (k kind) list(ctx context.Context, client metadata.Interface) (*listing, er
 	return l, pages.EachListItem(ctx, metav1.ListOptions{}, l.add)
 }
 
-// page reads a part of a list of metadata.
 func (k kind) page(ctx context.Context, client metadata.Interface, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()

@@ -140,7 +140,6 @@ func agentOf(pod *corev1.Pod) []string {
 	return []string{byAgent}
 }
 
-// serverOf returns the target that an NFS server's pod serves.
 func serverOf(pod *corev1.Pod) []string {
 	if id := pod.Labels[wellknown.LabelServer]; id != "" {
 		return []string{id}

@@ -36,7 +36,6 @@ type SharedVolumes struct {
 	listeners []func(namespaced string) // of OnChange
 }
 
-// apiLister is the part of the discovery client that is needed.
 type apiLister interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }

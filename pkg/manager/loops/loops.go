@@ -157,7 +157,6 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	return l, nil
 }
 
-// connect makes the loops notify each other.
 func (l *Loops) connect() {
 	l.workers.OnChange(l.Claims.BatchReported, l.Jobs.WorkerWaits)
 	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })

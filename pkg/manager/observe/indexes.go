@@ -23,7 +23,6 @@ import (
 // byChange is the name of an index without values: its function only notes which volumes change.
 const byChange = "change"
 
-// directory is one path of one file system.
 type directory struct{ fileSystemID, path string }
 
 // counts are the numbers of volumes that have a directory.

@@ -33,7 +33,6 @@ type observedJob struct {
 	reading
 }
 
-// reading is a Job read back.
 type reading struct {
 	versions string // of the Job and its pods
 	outcome  mountjobs.Outcome

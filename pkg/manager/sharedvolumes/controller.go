@@ -123,7 +123,6 @@ func (c *Controller) objectChanged(before, after any) {
 	}
 }
 
-// sync makes the next changes of one SharedVolume.
 func (c *Controller) sync(ctx context.Context, key string) (again time.Duration, err error) {
 	s := c.observe(key)
 	p := planFor(s)
@@ -139,7 +138,6 @@ func (c *Controller) sync(ctx context.Context, key string) (again time.Duration,
 	return 0, err
 }
 
-// observe reads the caches.
 func (c *Controller) observe(key string) state {
 	s := state{paths: c.options.Paths, targets: c.options.Targets(), now: c.options.Now(), object: c.objects.Get(key)}
 	if s.object != nil {

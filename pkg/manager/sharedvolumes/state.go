@@ -30,7 +30,6 @@ type state struct {
 	claim  *corev1.PersistentVolumeClaim // of the claim's name, likewise
 }
 
-// ownsVolume reports whether the volume was created for the object.
 func (s state) ownsVolume() bool { return s.volume != nil && s.owns(s.volume, s.claim) }
 
 // ownsClaim reports whether the claim was created for the object. A claim that names another volume was never
@@ -49,7 +48,6 @@ func (s state) owns(half, other metav1.Object) bool {
 	return owner == nameOf(s.object)
 }
 
-// areBound reports whether volume and claim name each other.
 func (s state) areBound() bool {
 	if s.volume == nil || s.claim == nil || s.volume.Spec.ClaimRef == nil {
 		return false

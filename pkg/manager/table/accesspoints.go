@@ -26,7 +26,6 @@ func (o Options) confirmed(s state) ports.Demand {
 	return demand
 }
 
-// iamOf returns the access points of volumes whose tunnels present an IAM identity.
 func iamOf(objects []*corev1.PersistentVolume) (keys []ports.Key) {
 	for _, object := range objects {
 		if object.Annotations[wellknown.AnnotationIAM] != wellknown.ValueTrue {

@@ -301,7 +301,6 @@ func (c *Controller) volumeIsUrgent(before, after *corev1.PersistentVolume) bool
 	return after != nil && (!c.isAsPlanned(volume) || harmfulOption(after) != "")
 }
 
-// isAsPlanned says that the latest plan has a volume's port.
 func (c *Controller) isAsPlanned(volume ports.Volume) bool {
 	shown := c.shown.Load()
 	if shown == nil {

@@ -94,7 +94,6 @@ func (r *reporter) objects(n notice, table *corev1.ConfigMap) (objects []runtime
 	return objects
 }
 
-// recordOn writes a Warning about something that was done to a volume.
 func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message string) {
 	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, events.Cut(message))
 }
@@ -227,7 +226,6 @@ func rootConflict(object, fileSystemID string) notice {
 		"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID))
 }
 
-// otherInstallations are about the file systems of each other installation.
 func otherInstallations(fileSystems map[string][]string) (all []notice) {
 	for _, namespace := range slices.Sorted(maps.Keys(fileSystems)) {
 		subject := "file system "

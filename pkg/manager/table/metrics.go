@@ -101,7 +101,6 @@ func (m *metrics) show(n numbers) {
 	}
 }
 
-// labels returns the values of a gauge's labels.
 func labels(label string) []string {
 	if label == "" {
 		return nil

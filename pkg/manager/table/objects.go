@@ -222,7 +222,6 @@ func (c *Controller) deleteOthers(ctx context.Context, wanted map[string]v1alpha
 	return logging.Errors(errs...)
 }
 
-// taskType identifies the type of a condition that the Jobs of a task make true or false.
 type taskType struct{ fileSystemID, name string }
 
 // TaskEnded records what the last Job of a task has found wrong with a file system, of a type of condition.

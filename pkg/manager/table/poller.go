@@ -127,7 +127,6 @@ func (p *poller) due() time.Time {
 	return p.next
 }
 
-// kick has the API polled soon.
 func (p *poller) kick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,14 +263,12 @@ type inventory struct {
 	points    map[ports.Key]pointAnswer // of the access points that were requested
 }
 
-// existence is the API's answer about a single file system.
 type existence struct {
 	listing time.Time // ReadAt of the listing that was the reason to ask
 	gone    bool
 	err     error // then gone is what it was before
 }
 
-// pointAnswer is the API's answer about an access point.
 type pointAnswer struct {
 	known bool            // the API has answered
 	point efs.AccessPoint // the zero one if there is none

@@ -20,7 +20,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// root is the root volume and root claim of a file system.
 type root struct {
 	volumes.RootPair
 	left     bool           // the file system is no longer in the table, so both are deleted
@@ -28,7 +27,6 @@ type root struct {
 	orphaned bool           // the other installation that has the volume has no namespace any more; read live
 }
 
-// syncRoots creates, corrects and deletes root volumes and root claims.
 func (c *Controller) syncRoots(ctx context.Context, _ string) (again time.Duration, err error) {
 	d := c.inForce()
 	if d == nil {
@@ -251,7 +249,6 @@ type portChange struct {
 	correction ports.Correction
 }
 
-// syncPorts corrects the ports of volumes.
 func (c *Controller) syncPorts(ctx context.Context, _ string) (again time.Duration, err error) {
 	d := c.inForce()
 	if d == nil {

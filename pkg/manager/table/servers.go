@@ -160,7 +160,6 @@ func (s state) serverConditions() (all []notice) {
 	return all
 }
 
-// serverPod is the pod of an NFS server.
 type serverPod struct {
 	pod     *corev1.Pod // the one that is ready, or else the newest; empty if there is none
 	warning string      // the newest one about it, which has the output of its probe; ""
@@ -251,7 +250,6 @@ func readSizes(before map[string]string, pods map[string]serverPod) map[string]s
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// isServerPod is true for the pods of NFS servers.
 func isServerPod(before, after *corev1.Pod) bool {
 	return before != nil && before.Labels[wellknown.LabelServer] != "" || after != nil && after.Labels[wellknown.LabelServer] != ""
 }

@@ -37,7 +37,6 @@ func newView(o Options, s state, table ports.Table, gone []string) view {
 	return v
 }
 
-// snapshot is what the other loops read.
 func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
 		Known: v.inventory.polled, Listed: v.inventory.listed(),
@@ -56,7 +55,6 @@ func (v view) snapshot() targets.Snapshot {
 	return s
 }
 
-// excluded are the listed file systems that do not pass, with why.
 func (v view) excluded() map[string]string {
 	all := map[string]string{}
 	for id := range v.listed {
@@ -172,7 +170,6 @@ func (v view) numbers() numbers {
 	return n
 }
 
-// countPorts counts the ports of targets and those that are free for new ones.
 func (v view) countPorts() (inUse, free float64) {
 	owners, named := v.table.Owners(), map[int]bool{}
 	for _, object := range v.volumes {

@@ -219,7 +219,6 @@ func (d document) targets() map[string]ports.Target {
 	return d.table.Targets
 }
 
-// content is the text of the table.
 func (d document) content() string {
 	if d.object == nil {
 		return ""
