@@ -250,8 +250,9 @@ func (c *Client) DeleteAccessPoint(ctx context.Context, id string) error {
 // ListAccessPoints lists all access points of a file system, in any state.
 func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
 	points := []efs.AccessPoint{}
-	most := int32(pointsPerPage)
-	pages := awsapi.NewDescribeAccessPointsPaginator(c.api, &awsapi.DescribeAccessPointsInput{FileSystemId: &fileSystemID, MaxResults: &most})
+	pages := awsapi.NewDescribeAccessPointsPaginator(c.api, &awsapi.DescribeAccessPointsInput{
+		FileSystemId: &fileSystemID, MaxResults: aws.Int32(1000), // the API's maximum
+	})
 	for pages.HasMorePages() {
 		page, err := observed(ctx, c, "DescribeAccessPoints", pages.NextPage)
 		if err != nil {
@@ -263,9 +264,6 @@ func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]e
 	}
 	return points, nil
 }
-
-// pointsPerPage is the API's maximum.
-const pointsPerPage = 1000
 
 // FindAccessPoint describes one access point. It is not found only when the API answers
 // AccessPointNotFound.

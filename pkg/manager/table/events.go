@@ -245,22 +245,20 @@ const maxOptionEvents = 100
 // one on the table for all of them.
 func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
 	var names []string
-	reasons := map[string]notice{}
 	for _, object := range objects {
 		if why := harmfulOption(object); why != "" {
 			n := condition("", wellknown.EventMountOptionHarmful, why+". Edit the volume's spec.mountOptions, and restart its pods")
 			n.Subject = status.Subject{Kind: status.Volume, Name: object.Name}
 			n.about = object
-			reasons[object.Name], names = n, append(names, object.Name)
+			all, names = append(all, n), append(names, object.Name)
 		}
 	}
-	if len(names) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	slices.Sort(names)
-	for _, name := range names[:min(len(names), maxOptionEvents)] {
-		all = append(all, reasons[name])
-	}
+	slices.SortFunc(all, func(a, b notice) int { return strings.Compare(a.Subject.Name, b.Subject.Name) })
+	all = all[:min(len(all), maxOptionEvents)]
 	return append(all, condition("mount options", wellknown.EventMountOptionHarmful, fmt.Sprintf(
 		"mount options of %s may have pods write elsewhere than in the volume: kubectl efs-stunnel doctor says why", status.FirstFew(names))))
 }

@@ -40,10 +40,8 @@ func readServers(services []*corev1.Service) (all []server) {
 		}
 	}
 	slices.SortFunc(all, func(a, b server) int {
-		if order := a.service.CreationTimestamp.Compare(b.service.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.service.Name, b.service.Name)
+		return cmp.Or(a.service.CreationTimestamp.Compare(b.service.CreationTimestamp.Time),
+			strings.Compare(a.service.Name, b.service.Name))
 	})
 	return all
 }
