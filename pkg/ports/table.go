@@ -253,14 +253,13 @@ type Span struct{ First, Last int }
 
 // ParseSpan parses first-last, the form of kube-apiserver's --service-node-port-range.
 func ParseSpan(text string) (Span, error) {
-	first, last, found := strings.Cut(text, "-")
-	from, noFirst := strconv.Atoi(first)
-	to, noLast := strconv.Atoi(last)
-	if !found || noFirst != nil || noLast != nil || from < 1 || to < from || to > wellknown.MaxPort {
+	first, last, _ := strings.Cut(text, "-")
+	span, err := spanOf(1, first, last)
+	if err != nil {
 		return Span{}, fmt.Errorf("want first-last, both from 1 to %d, as %d-%d",
 			wellknown.MaxPort, wellknown.MinNodePort, wellknown.MaxNodePort)
 	}
-	return Span{from, to}, nil
+	return span, nil
 }
 
 func (s Span) String() string { return fmt.Sprintf("%d-%d", s.First, s.Last) }
@@ -310,7 +309,7 @@ func ParseEphemeral(portRange, reserved string) (Ephemeral, error) {
 	if len(fields) != 2 {
 		return Ephemeral{}, fmt.Errorf("ip_local_port_range is %.40q: want two ports", portRange)
 	}
-	span, err := spanOf(fields[0], fields[1])
+	span, err := spanOf(0, fields[0], fields[1])
 	if err != nil {
 		return Ephemeral{}, fmt.Errorf("ip_local_port_range is %.40q: %w", portRange, err)
 	}
@@ -323,7 +322,7 @@ func ParseEphemeral(portRange, reserved string) (Ephemeral, error) {
 		if !found {
 			last = first
 		}
-		if span, err = spanOf(first, last); err != nil {
+		if span, err = spanOf(0, first, last); err != nil {
 			return Ephemeral{}, fmt.Errorf("ip_local_reserved_ports has %.40q: %w", item, err)
 		}
 		parsed.Reserved = append(parsed.Reserved, span)
@@ -331,10 +330,10 @@ func ParseEphemeral(portRange, reserved string) (Ephemeral, error) {
 	return parsed, nil
 }
 
-func spanOf(first, last string) (Span, error) {
+func spanOf(lowest int, first, last string) (Span, error) {
 	from, noFirst := strconv.Atoi(first)
 	to, noLast := strconv.Atoi(last)
-	if noFirst != nil || noLast != nil || from < 0 || to < from || to > wellknown.MaxPort {
+	if noFirst != nil || noLast != nil || from < lowest || to < from || to > wellknown.MaxPort {
 		return Span{}, fmt.Errorf("want ports up to %d, the lower one first", wellknown.MaxPort)
 	}
 	return Span{First: max(from, 1), Last: to}, nil // port 0 is never assigned
