@@ -68,9 +68,9 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 }
 
 // WatchServices adds the Services of the manager's namespace. It is to be called before Run.
-func (c *Caches) WatchServices(client kubernetes.Interface) error {
+func (c *Caches) WatchServices(client kubernetes.Interface) {
 	c.Services = core.NewServiceInformer(client, c.namespace, 0, cache.Indexers{})
-	return c.Services.SetTransform(newTrimmer().trim)
+	_ = c.Services.SetTransform(newTrimmer().trim) // it does not run yet, so it cannot fail
 }
 
 const (

@@ -107,9 +107,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 		return nil, fmt.Errorf("making the caches: %w", err)
 	}
 	if o.Servers {
-		if err := l.Caches.WatchServices(client); err != nil {
-			return nil, fmt.Errorf("making the caches: %w", err)
-		}
+		l.Caches.WatchServices(client)
 	}
 	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, o.SharedVolumeInterval, o.Log)
 	if l.Discovery, err = table.New(client, l.Caches, api, o.discovery(func() ports.Demand {
