@@ -33,7 +33,7 @@ func (m *fakeMetadata) VPCID(context.Context) (string, error) {
 
 func TestMountTargetsOfOtherVPCsAreLeftOutOnceTheVPCIsKnown(t *testing.T) {
 	mount := func(vpcID, address string) efs.MountTarget {
-		return efs.MountTarget{ID: "fsmt-" + address, VPCID: vpcID, State: efs.Available, Address: netip.MustParseAddr(address)}
+		return efs.MountTarget{VPCID: vpcID, State: efs.Available, Address: netip.MustParseAddr(address)}
 	}
 	region := efstest.New(
 		efs.FileSystem{ID: "fs-1", State: efs.Available, MountTargets: []efs.MountTarget{mount("vpc-1", "10.0.0.4"), mount("vpc-2", "10.2.0.4")}},

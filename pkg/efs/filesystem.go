@@ -45,14 +45,12 @@ type FileSystem struct {
 
 // MountTarget is a file system's address in one subnet, of IPv4, IPv6 or both.
 type MountTarget struct {
-	ID           string
-	FileSystemID string
-	SubnetID     string
-	VPCID        string
-	ZoneName     string     // us-east-1a; the zone of that name differs between accounts
-	Address      netip.Addr // IPv4; invalid when the mount target has none
-	IPv6         netip.Addr // invalid when the mount target has none
-	State        LifeCycleState
+	SubnetID string
+	VPCID    string
+	ZoneName string     // us-east-1a; the zone of that name differs between accounts
+	Address  netip.Addr // IPv4; invalid when the mount target has none
+	IPv6     netip.Addr // invalid when the mount target has none
+	State    LifeCycleState
 }
 
 // AccessPoint is an entry into a file system with a root directory of its own.

@@ -67,7 +67,7 @@ func (f *fixture) addTagAndMountTarget() {
 	f.check(err)
 	changed := listing.FileSystems[0]
 	target := changed.MountTargets[0]
-	target.ID, target.SubnetID, target.ZoneName = "fsmt-b", "subnet-b", "us-east-1b"
+	target.SubnetID, target.ZoneName = "subnet-b", "us-east-1b"
 	target.Address = target.Address.Next()
 	changed.Tags, changed.MountTargets = map[string]string{"team": "blue"}, append([]efs.MountTarget{target}, changed.MountTargets...)
 	f.EFS.Put(changed)

@@ -172,23 +172,18 @@ func fileSystem(d types.FileSystemDescription) efs.FileSystem {
 // sourceOf returns the account that owns the listed file systems, and the region; "" if it is unknown. The
 // API lists the file systems of one account only.
 func sourceOf(owners map[string]bool, region string) string {
-	if len(owners) != 1 || owners[""] {
-		return ""
-	}
-	for owner := range owners {
-		return owner + "/" + region
+	if all := slices.Collect(maps.Keys(owners)); len(all) == 1 && all[0] != "" {
+		return all[0] + "/" + region
 	}
 	return ""
 }
 
 func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 	t := efs.MountTarget{
-		ID:           aws.ToString(d.MountTargetId),
-		FileSystemID: aws.ToString(d.FileSystemId),
-		SubnetID:     aws.ToString(d.SubnetId),
-		VPCID:        aws.ToString(d.VpcId),
-		ZoneName:     aws.ToString(d.AvailabilityZoneName),
-		State:        efs.LifeCycleState(d.LifeCycleState),
+		SubnetID: aws.ToString(d.SubnetId),
+		VPCID:    aws.ToString(d.VpcId),
+		ZoneName: aws.ToString(d.AvailabilityZoneName),
+		State:    efs.LifeCycleState(d.LifeCycleState),
 	}
 	// Each is invalid where the mount target has no address of that family.
 	t.Address, _ = netip.ParseAddr(aws.ToString(d.IpAddress))

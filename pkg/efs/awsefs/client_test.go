@@ -131,24 +131,23 @@ func TestListingReadsAllPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := func(id, fs, address string) efs.MountTarget {
+	target := func(address string) efs.MountTarget {
 		a, _ := netip.ParseAddr(address)
 		return efs.MountTarget{
-			ID: id, FileSystemID: fs, SubnetID: "subnet-1", VPCID: "vpc-1", ZoneName: "us-east-1a",
-			Address: a, State: efs.Available,
+			SubnetID: "subnet-1", VPCID: "vpc-1", ZoneName: "us-east-1a", Address: a, State: efs.Available,
 		}
 	}
-	wantDualStack := target("fsmt-3", "fs-2", "10.0.0.2")
+	wantDualStack := target("10.0.0.2")
 	wantDualStack.IPv6 = netip.MustParseAddr("fd00::2")
 	want := efs.Listing{Complete: true, Source: "123456789012/us-east-1", FileSystems: []efs.FileSystem{
 		{
 			ID: "fs-1", Name: "name of fs-1", State: efs.Available, SizeBytes: 4096, Tags: map[string]string{"Name": "name of fs-1"},
-			MountTargets: []efs.MountTarget{target("fsmt-1", "fs-1", "10.0.0.1"), target("fsmt-2", "fs-1", "10.0.1.1")},
+			MountTargets: []efs.MountTarget{target("10.0.0.1"), target("10.0.1.1")},
 		},
 		{
 			ID: "fs-2", Name: "name of fs-2", State: efs.Available, SizeBytes: 4096, Tags: map[string]string{"Name": "name of fs-2"},
 			AvailabilityZone: "us-east-1b", ReplicationDestination: true,
-			MountTargets: []efs.MountTarget{wantDualStack, target("fsmt-4", "fs-2", "")},
+			MountTargets: []efs.MountTarget{wantDualStack, target("")},
 		},
 	}}
 	ignore := cmpopts.IgnoreFields(efs.Listing{}, "ReadAt")

@@ -100,7 +100,7 @@ func (e *Env) NewFileSystem(edits ...func(*efs.FileSystem)) (id string) {
 	fileSystem := efs.FileSystem{
 		ID: id, Name: id, State: efs.Available,
 		MountTargets: []efs.MountTarget{{
-			ID: "fsmt-" + id, FileSystemID: id, SubnetID: "subnet-a", VPCID: "vpc-1",
+			SubnetID: "subnet-a", VPCID: "vpc-1",
 			ZoneName: "us-east-1a",
 			Address:  netip.AddrFrom4([4]byte{10, byte(e.Number), byte(k), 4}), State: efs.Available,
 		}},

@@ -13,7 +13,7 @@ import (
 )
 
 func fileSystem(id string) efs.FileSystem {
-	return efs.FileSystem{ID: id, State: efs.Available, MountTargets: []efs.MountTarget{{ID: "fsmt-" + id}}}
+	return efs.FileSystem{ID: id, State: efs.Available, MountTargets: []efs.MountTarget{{SubnetID: "subnet-" + id}}}
 }
 
 func TestListFileSystems(t *testing.T) {
@@ -110,9 +110,9 @@ func TestListingsAreToldApart(t *testing.T) {
 func TestListingIsACopy(t *testing.T) {
 	fake := efstest.New(fileSystem("fs-1"))
 	first, _ := fake.ListFileSystems(t.Context())
-	first.FileSystems[0].MountTargets[0].ID = "changed"
+	first.FileSystems[0].MountTargets[0].SubnetID = "changed"
 	second, _ := fake.ListFileSystems(t.Context())
-	if second.FileSystems[0].MountTargets[0].ID != "fsmt-fs-1" {
+	if second.FileSystems[0].MountTargets[0].SubnetID != "subnet-fs-1" {
 		t.Error("the caller's change reached the fake")
 	}
 }
