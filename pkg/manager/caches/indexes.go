@@ -36,24 +36,26 @@ func index[T any](of func(T) []string) cache.IndexFunc {
 	return func(object any) ([]string, error) { return of(as[T](object)), nil }
 }
 
+// valueIf returns the value of an index, none if it is "" or a condition does not hold.
+func valueIf(holds bool, value string) []string {
+	if !holds || value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
 func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
 
 // provisionerOf returns the provisioner that the cluster has asked for a claim's volume, while it has none.
 func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
-	asked := volumes.AskedProvisioner(claim)
-	if asked == "" || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
-		return nil
-	}
-	return []string{asked}
+	isPending := claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == ""
+	return valueIf(isPending, volumes.AskedProvisioner(claim))
 }
 
 // sourceOf returns the claim that a claim without a volume is to be a copy of.
 func sourceOf(claim *corev1.PersistentVolumeClaim) []string {
 	name := volumes.SourceName(claim)
-	if name == "" || claim.Spec.VolumeName != "" {
-		return nil
-	}
-	return []string{claim.Namespace + "/" + name}
+	return valueIf(name != "" && claim.Spec.VolumeName == "", claim.Namespace+"/"+name)
 }
 
 // otherClaimsOf returns the uids of a volume's claims that are not in its name: adopted volumes have any
@@ -86,27 +88,19 @@ func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok
 // adopted.
 func unsettledOn(volume *corev1.PersistentVolume) []string {
 	_, adopted := volume.Annotations[wellknown.AnnotationPath]
-	id, _, ok := DirectoryOf(volume)
-	if !ok || adopted && volume.Status.Phase == corev1.VolumeBound {
-		return nil
-	}
-	return []string{id}
+	id, _, _ := DirectoryOf(volume)
+	return valueIf(!adopted || volume.Status.Phase != corev1.VolumeBound, id)
 }
 
 // unboundOf returns the provisioner of a volume that was made for a claim, while kube-controller-manager has not bound it.
 func unboundOf(volume *corev1.PersistentVolume) []string {
-	made := volume.Annotations[wellknown.AnnotationProvisionedBy]
-	if made == "" || volume.Status.Phase != corev1.VolumePending || volume.Spec.ClaimRef == nil {
-		return nil
-	}
-	return []string{made}
+	isUnbound := volume.Status.Phase == corev1.VolumePending && volume.Spec.ClaimRef != nil
+	return valueIf(isUnbound, volume.Annotations[wellknown.AnnotationProvisionedBy])
 }
 
 func fileSystemOf(job *batchv1.Job) []string {
-	if name, ok := mountjobs.ParseName(job.Name); ok {
-		return []string{name.FileSystemID}
-	}
-	return nil
+	name, ok := mountjobs.ParseName(job.Name)
+	return valueIf(ok, name.FileSystemID)
 }
 
 // operationsOf returns the volumes and the paths that a Job works on, in one index: reading its operations takes
