@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -88,7 +89,9 @@ func newPlanner(in Input) *planner {
 			p.held[v.Port] = true
 		}
 	}
-	slices.SortFunc(p.volumes, compareVolumes)
+	slices.SortFunc(p.volumes, func(a, b Volume) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), compareKeys(a.On, b.On), cmp.Compare(a.Port, b.Port))
+	})
 	p.requiring = requiring(p.volumes, in.Table == nil)
 	p.out.State = State{Absences: map[string]int{}, CountedAt: in.State.CountedAt}
 	return p

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -152,10 +151,6 @@ func (p *planner) requiredKeys() []Key {
 		keys = append(keys, Key{FileSystem: v.On.FileSystem}, v.On)
 	}
 	return valid(keys)
-}
-
-func compareVolumes(a, b Volume) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), compareKeys(a.On, b.On), cmp.Compare(a.Port, b.Port))
 }
 
 // correctVolumes compares every volume's port with the table. The annotation says which file system the

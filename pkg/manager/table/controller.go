@@ -319,10 +319,7 @@ func portsOf(volume *corev1.PersistentVolume) ports.Volume {
 
 // claimMatters is true for root claims only.
 func (c *Controller) claimMatters(before, after *corev1.PersistentVolumeClaim) bool {
-	claim := after
-	if claim == nil {
-		claim = before
-	}
+	claim := cmp.Or(after, before)
 	return claim.Namespace == c.options.Namespace && strings.HasPrefix(claim.Name, wellknown.RootVolumePrefix)
 }
 
