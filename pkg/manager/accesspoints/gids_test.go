@@ -7,7 +7,7 @@ import (
 
 // TestReservedGIDsAreCountedOnce: what a range has given is not tried again, so that many claims take as many steps.
 func TestReservedGIDsAreCountedOnce(t *testing.T) {
-	g := gids{used: map[int]bool{101: true}, reserved: map[string]int{}, next: map[int]int{}}
+	g := listing{used: map[int]bool{101: true}, reserved: map[string]int{}, next: map[int]int{}}
 	for n, want := range []int{100, 102, 103} {
 		if gid := g.reserve(fmt.Sprint("pvc-", n), 100, 103); gid != want {
 			t.Errorf("claim %d has gid %d, want %d", n, gid, want)

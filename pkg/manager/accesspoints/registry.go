@@ -19,8 +19,7 @@ type registry struct {
 	deleting map[string]volumes.Point   // access points that are to be deleted, by id
 	deleted  map[string]bool            // access points
 	problems map[key]decide.Verdict     // of calls that are tried again
-	listed   map[string]map[string]bool // the access points of a file system that was listed
-	gids     map[string]*gids           // by file system
+	listed   map[string]*listing        // by file system
 	inFlight map[string]bool            // volumes for which a creation is called now
 	givenUp  map[string]givenUp         // by volume, since the start
 }
@@ -37,8 +36,9 @@ type made struct {
 	listed bool // a listing has ended since
 }
 
-// gids are the numbers that access points of a file system have or are to have.
-type gids struct {
+// listing has the access points of a file system, and the gids that these have or are to have.
+type listing struct {
+	points   map[string]bool // by id
 	used     map[int]bool
 	reserved map[string]int // by volume
 	next     map[int]int    // of a range that begins with a number, the first that may be free: the others are used
@@ -46,8 +46,9 @@ type gids struct {
 
 func newRegistry() registry {
 	return registry{
-		wanted: map[string]volumes.Point{}, made: map[string]made{}, points: map[string]efs.AccessPoint{}, deleting: map[string]volumes.Point{}, deleted: map[string]bool{},
-		problems: map[key]decide.Verdict{}, listed: map[string]map[string]bool{}, gids: map[string]*gids{}, inFlight: map[string]bool{}, givenUp: map[string]givenUp{},
+		wanted: map[string]volumes.Point{}, made: map[string]made{}, points: map[string]efs.AccessPoint{},
+		deleting: map[string]volumes.Point{}, deleted: map[string]bool{}, problems: map[key]decide.Verdict{},
+		listed: map[string]*listing{}, inFlight: map[string]bool{}, givenUp: map[string]givenUp{},
 	}
 }
 
@@ -67,8 +68,8 @@ func (r *registry) add(want volumes.Point, point efs.AccessPoint) {
 	delete(r.problems, key{createCall, want.Volume})
 	r.made[want.Volume] = made{key: ports.Key{FileSystem: want.FileSystemID, AccessPoint: point.ID}, iam: want.IAM}
 	r.points[point.ID] = point
-	if points := r.listed[want.FileSystemID]; points != nil {
-		points[point.ID] = true
+	if listed := r.listed[want.FileSystemID]; listed != nil {
+		listed.points[point.ID] = true
 	}
 }
 
@@ -93,33 +94,33 @@ func (r *registry) forget(id string) {
 // observe replaces what is known of a file system. An access point that was made since the last listing may not be in
 // this one. One whose volume is gone, with its claim and Jobs, needs no port.
 func (r *registry) observe(fileSystemID string, points []efs.AccessPoint, begun []volumes.Point, isKnown func(volume string) bool) {
-	listed, numbers := map[string]bool{}, &gids{used: map[int]bool{}, reserved: map[string]int{}, next: map[int]int{}}
-	if before := r.gids[fileSystemID]; before != nil {
-		numbers.reserved = before.reserved
-		maps.DeleteFunc(numbers.reserved, func(volume string, _ int) bool { return !isKnown(volume) })
+	now := &listing{points: map[string]bool{}, used: map[int]bool{}, reserved: map[string]int{}, next: map[int]int{}}
+	if before := r.listed[fileSystemID]; before != nil {
+		now.reserved = before.reserved
+		maps.DeleteFunc(now.reserved, func(volume string, _ int) bool { return !isKnown(volume) })
 	}
 	maps.DeleteFunc(r.made, func(volume string, _ made) bool { return !isKnown(volume) })
 	for volume, m := range r.made {
 		if m.key.FileSystem == fileSystemID && !m.listed {
-			m.listed, listed[m.key.AccessPoint] = true, true
+			m.listed, now.points[m.key.AccessPoint] = true, true
 			r.made[volume] = m
 		}
 	}
 	for _, point := range points {
-		listed[point.ID], r.points[point.ID] = true, point
+		now.points[point.ID], r.points[point.ID] = true, point
 		if point.User != nil {
-			numbers.used[int(point.User.GID)], numbers.used[int(point.User.UID)] = true, true
+			now.used[int(point.User.GID)], now.used[int(point.User.UID)] = true, true
 		}
 	}
 	for _, point := range begun {
-		if _, known := numbers.reserved[point.Volume]; !known && point.FileSystemID == fileSystemID && point.Allocated != 0 {
-			numbers.reserved[point.Volume] = point.Allocated
+		if _, known := now.reserved[point.Volume]; !known && point.FileSystemID == fileSystemID && point.Allocated != 0 {
+			now.reserved[point.Volume] = point.Allocated
 		}
 	}
-	for _, gid := range numbers.reserved {
-		numbers.used[gid] = true
+	for _, gid := range now.reserved {
+		now.used[gid] = true
 	}
-	r.listed[fileSystemID], r.gids[fileSystemID] = listed, numbers
+	r.listed[fileSystemID] = now
 	delete(r.problems, key{listCall, fileSystemID})
 	maps.DeleteFunc(r.givenUp, func(volume string, _ givenUp) bool { return !isKnown(volume) })
 }
@@ -153,19 +154,19 @@ func (r *registry) settle(fileSystemID string, points []efs.AccessPoint, unsettl
 }
 
 // reserve returns the lowest free gid of a range, the same one each time; 0 if there is none.
-func (g *gids) reserve(volume string, lowest, highest int) int {
-	if gid, ok := g.reserved[volume]; ok {
+func (l *listing) reserve(volume string, lowest, highest int) int {
+	if gid, ok := l.reserved[volume]; ok {
 		return gid
 	}
-	gid := max(lowest, g.next[lowest])
-	for gid <= highest && g.used[gid] {
+	gid := max(lowest, l.next[lowest])
+	for gid <= highest && l.used[gid] {
 		gid++
 	}
-	g.next[lowest] = gid
+	l.next[lowest] = gid
 	if gid > highest {
 		return 0
 	}
-	g.used[gid], g.reserved[volume] = true, gid
+	l.used[gid], l.reserved[volume] = true, gid
 	return gid
 }
 
@@ -204,8 +205,8 @@ func (c *Controller) Deleted(id string) (deleted bool, problem decide.Verdict) {
 func (c *Controller) IsMissing(fileSystemID, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	points, listed := c.known.listed[fileSystemID]
-	return listed && !points[id]
+	listed := c.known.listed[fileSystemID]
+	return listed != nil && !listed.points[id]
 }
 
 // GID implements decide.Points: as the AWS EFS CSI driver does, it takes the lowest number that no access point of the
@@ -214,12 +215,12 @@ func (c *Controller) GID(fileSystemID, volume string, lowest, highest int) (gid 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := key{listCall, fileSystemID}
-	numbers, listed := c.known.gids[fileSystemID]
-	if !listed {
+	listed, known := c.known.listed[fileSystemID]
+	if !known {
 		c.queue.Add(list)
 		return 0, "the access points of file system " + fileSystemID + " are listed, for a free gid. " + c.known.problems[list].Message
 	}
-	if gid = numbers.reserve(volume, lowest, highest); gid == 0 {
+	if gid = listed.reserve(volume, lowest, highest); gid == 0 {
 		return 0, fmt.Sprintf("access points of file system %s have all gids from %d to %d: delete some that are not used, or use a class with a wider range", fileSystemID, lowest, highest)
 	}
 	return gid, ""
