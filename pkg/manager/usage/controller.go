@@ -153,11 +153,8 @@ func (c *Controller) usageOf(claim *corev1.PersistentVolumeClaim) (usage mountjo
 	if volume == nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
 		return usage, false
 	}
-	if volumes.Read(volume, c.gatherer.Provisioner).Kind == volumes.Foreign {
-		return usage, false
-	}
 	id, path, ok := caches.DirectoryOf(volume)
-	if !ok {
+	if !ok || volumes.Read(volume, c.gatherer.Provisioner).Kind == volumes.Foreign {
 		return usage, false
 	}
 	if usage, ok := c.measurements.of(id, path); ok {
