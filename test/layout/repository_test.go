@@ -21,7 +21,8 @@ const root = "../.." // of the repository
 
 func TestProductFollowsTheRules(t *testing.T) {
 	pkgs := load(t, ".", "-json=Dir,Deps")
-	for _, finding := range layout.Check(pkgs, append(layout.SourceRules(), layout.DirectionRules(pkgs)...)) {
+	findings := layout.Check(pkgs, append(layout.SourceRules(), layout.DirectionRules(pkgs)...))
+	for _, finding := range append(findings, layout.CheckSize(pkgs)...) {
 		t.Error(finding)
 	}
 }

@@ -303,3 +303,40 @@ func parse(t *testing.T, name string, source []byte) *layout.File {
 	}
 	return file
 }
+
+func TestSizesAreBounded(t *testing.T) {
+	room := func(folder string, lines int, test bool) layout.Package {
+		name := "file.go"
+		if test {
+			name = "file_test.go"
+		}
+		file, err := layout.ParseFile(name, []byte("package p"+strings.Repeat("\n", lines)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return layout.Package{ImportPath: path.Join(layout.Module, folder), Files: []*layout.File{file}}
+	}
+	several := func(n, lines int, folder string) (all []layout.Package) {
+		for i := range n {
+			all = append(all, room(fmt.Sprint(folder, i), lines, false))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		pkgs []layout.Package
+		want string
+	}{
+		"a room":                  {[]layout.Package{room("pkg/a", layout.MaxRoomLines, false)}, ""},
+		"a room that is too long": {[]layout.Package{room("cmd/a", layout.MaxRoomLines+1, false)}, "cmd/a: 3001 lines without tests, more than 3000"},
+		"tests do not count":      {[]layout.Package{room("pkg/a", layout.MaxRoomLines+1, true)}, ""},
+		"nor do tools":            {[]layout.Package{room("hack/a", layout.MaxRoomLines+1, false)}, ""},
+		"the house":               {several(layout.MaxHouseLines/100, 100, "pkg/a/"), ""},
+		"a house that is too big": {append(several(layout.MaxHouseLines/100, 100, "pkg/a/"), room("cmd/a", 1, false)), "pkg and cmd: 55201 lines without tests, more than 55200"},
+		"folders":                 {several(layout.MaxFolders, 1, "pkg/a"), ""},
+		"too many folders":        {several(layout.MaxFolders+1, 1, "pkg/a"), "pkg: 15 folders, more than 14"},
+	} {
+		if got := strings.Join(layout.CheckSize(c.pkgs), "; "); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
