@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,12 +125,19 @@ func (d directory) waitForRemoved() {
 func (d directory) found() string {
 	d.lab.Helper()
 	var found []string
-	for place, file := range map[string]string{"path": d.file(""), "trash": d.stateFile("trash", d.volume)} {
-		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-			found = append(found, place)
+	for _, at := range []struct{ place, pattern string }{
+		{"path", d.file("")},
+		{"trash", d.stateFile("trash", d.volume)},           // to be removed by the next sweep
+		{"trash", d.stateFile("trash", "[0-9]*", d.volume)}, // or at the time of its bucket
+	} {
+		files, err := filepath.Glob(at.pattern)
+		if err != nil {
+			d.lab.Fatal(err)
+		}
+		if len(files) > 0 {
+			found = append(found, at.place)
 		}
 	}
-	slices.Sort(found)
 	return strings.Join(found, " ")
 }
 
