@@ -5,10 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
 	helmchart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/engine"
 )
 
 // TestChartFollowsTheRulesOfEKS for the charts of add-ons: AWS renders them itself, without Helm's state. The rules
@@ -107,11 +104,7 @@ func TestChartDescribesItself(t *testing.T) {
 func TestNotesNameTheNamespace(t *testing.T) {
 	chart := loaded(t)
 	for in, want := range map[string]bool{"storage": true, "efs-stunnel": false} {
-		values, err := util.ToRenderValues(chart, nil, common.ReleaseOptions{Name: "efs", Namespace: in}, onKubernetes("v1.36.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rendered, err := engine.Render(chart, values)
+		rendered, err := rendering(t, chart, nil, in, "v1.36.0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,14 +113,20 @@ func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[st
 	return all
 }
 
-// objectsOf returns the objects by kind, namespace and name.
-func objectsOf(t *testing.T, chart *helmchart.Chart, set map[string]any, namespace string) map[string]any {
+// rendering returns the texts of the templates by name, for a namespace and a version of Kubernetes.
+func rendering(t *testing.T, chart *helmchart.Chart, set map[string]any, namespace, version string) (map[string]string, error) {
 	t.Helper()
-	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.36.0"))
+	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes(version))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := engine.Render(chart, values)
+	return engine.Render(chart, values)
+}
+
+// objectsOf returns the objects by kind, namespace and name.
+func objectsOf(t *testing.T, chart *helmchart.Chart, set map[string]any, namespace string) map[string]any {
+	t.Helper()
+	rendered, err := rendering(t, chart, set, namespace, "v1.36.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,11 +334,7 @@ func TestFastBindingNeedsItsAPI(t *testing.T) {
 	chart := loaded(t)
 	for on, want := range map[bool]string{true: "components.fastBinding needs Kubernetes 1.36 or later", false: ""} {
 		set := map[string]any{"components": map[string]any{"fastBinding": on}}
-		values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.35.4"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = engine.Render(chart, values)
+		_, err := rendering(t, chart, set, namespace, "v1.35.4")
 		if (err != nil) != on || on && !strings.Contains(err.Error(), want) {
 			t.Errorf("on %v: got %v, want %q", on, err, want)
 		}
@@ -353,11 +355,7 @@ func TestTemplatesRefuseWhatTheManagerCannotDo(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &set); err != nil {
 			t.Fatal(err)
 		}
-		values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: namespace}, onKubernetes("v1.36.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = engine.Render(chart, values)
+		_, err := rendering(t, chart, set, namespace, "v1.36.0")
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
