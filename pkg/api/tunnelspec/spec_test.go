@@ -1,6 +1,7 @@
 package tunnelspec_test
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -161,5 +162,25 @@ func TestInvalidFieldFailsEncode(t *testing.T) {
 				t.Errorf("got %q and error %v, want a line that names %s", text, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestStatusHasItsAddressesAsText: the supervisor writes them, and the agent reads them from a file.
+func TestStatusHasItsAddressesAsText(t *testing.T) {
+	for want, status := range map[string]tunnelspec.TunnelStatus{
+		`{"state":"running","listening":true,"accept":"127.0.0.1:20490","restarts":0,"reloads":0,"remote":"[fd00::1]:2049"}`: {
+			State: tunnelspec.StateRunning, Listening: true,
+			Accept: netip.MustParseAddrPort("127.0.0.1:20490"), Remote: netip.MustParseAddrPort("[fd00::1]:2049"),
+		},
+		`{"state":"resting","listening":false,"restarts":0,"reloads":0}`: {State: tunnelspec.StateIdle},
+	} {
+		text, err := json.Marshal(status)
+		if err != nil || string(text) != want {
+			t.Errorf("got %s (%v), want %s", text, err, want)
+		}
+		var read tunnelspec.TunnelStatus
+		if err := json.Unmarshal([]byte(want), &read); err != nil || read.Accept != status.Accept || read.Remote != status.Remote {
+			t.Errorf("%s is read as %+v (%v)", want, read, err)
+		}
 	}
 }
