@@ -68,3 +68,15 @@ func TestOneEntryForOneCause(t *testing.T) {
 		}
 	}
 }
+
+func TestCauseIsThatOfTheFirstProblemsOwnClass(t *testing.T) {
+	refused := problem(ClassRefused, named(KindClaim, "team", "a"), "m")
+	refused.class = "bad"
+	other, bad := problem(ClassRefused, "storage class another", "n"), problem(ClassRefused, "storage class bad", "m")
+	other.check, bad.check = "classes", "classes"
+	checks := []Examined{{"claims", []Result{refused}}, {"classes", []Result{other, bad}}}
+	linkProblems(checks)
+	if got := NewDiagnosis("the installation", checks).findCause().Object; got != bad.Object {
+		t.Errorf("the cause is %q, want %q", got, bad.Object)
+	}
+}

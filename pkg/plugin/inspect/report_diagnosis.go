@@ -81,20 +81,15 @@ var continuesIn = map[Cause][]string{
 	status.CleanupFailed:                  {"mount Jobs"},
 }
 
-// findCause begins with the first problem, else with the first note, and continues with what it follows from.
+// findCause returns what the first problem follows from, else that problem, else the first note.
 func (d Diagnosis) findCause() *Result {
 	problems := of(d.Checks, Problem)
 	all := slices.Concat(problems, of(d.Checks, Note))
 	if len(all) == 0 {
 		return nil
 	}
-	found := all[0]
-	for range len(checks()) { // the map has no circle, but may get one
-		for _, check := range slices.Backward(continuesIn[found.Cause]) { // of several, the first counts
-			found = cmp.Or(first(problems, func(r Result) bool { return r.check == check }), found)
-		}
-	}
-	return &found
+	found := first(problems, func(r Result) bool { return r.title() == all[0].FollowsFrom })
+	return new(cmp.Or(found, all[0]))
 }
 
 // missing is about a subject that does not exist, or that no check is about.
