@@ -15,6 +15,7 @@ const (
 	CloneFailed        = "CloneFailed"        // a clone Job could not copy the volume
 	VolumeRefused      = "VolumeRefused"      // the volume cannot be created
 	CleanupFailed      = "CleanupFailed"      // a mount Job could not remove the directory, or may not
+	EntryFailed        = "EntryFailed"        // a mount Job could not enter the volume's owner or size in the ledger of its file system
 	AccessPointFailed  = "AccessPointFailed"  // the access point cannot be created, deleted or used
 	NotAdopted         = "NotAdopted"         // a volume of the original system is in the way
 
@@ -38,6 +39,7 @@ var causeRemedies = map[string]string{
 	CloneFailed:        "do what the message says; what is copied stays, and it is retried with waits of up to 16 minutes",
 	VolumeRefused:      "what the message says: a volume to delete or rename, a policy or webhook, or a permission that the manager's ClusterRole lacks",
 	CleanupFailed:      "do what the message says; it is retried",
+	EntryFailed:        "do what the message says; it is retried, and pods use the volume meanwhile",
 	AccessPointFailed:  "do what the message says: usually a permission of the manager's AWS role, or the limit of access points; it is retried",
 	NotAdopted: "kubectl describe pv of the volume that the message names says why; if its data is not needed, delete its object, " +
 		"else set this volume's policy to Retain",

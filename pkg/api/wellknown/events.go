@@ -44,7 +44,8 @@ const (
 	// EventFileSystemGone, on the ConfigMap, volume, Normal, Warning: the file system provably no longer exists; its target
 	// left the table, and its volumes can be deleted.
 	EventFileSystemGone       = "FileSystemGone"
-	EventVolumeFailedDelete   = "VolumeFailedDelete"   // on the volume: it could not be cleaned up or adopted, or its cleanup not be taken back. The message says what to do
+	EventVolumeFailedDelete   = "VolumeFailedDelete"   // on the volume: it could not be cleaned up, or can never be. The message says what to do
+	EventVolumeEntryFailed    = "VolumeEntryFailed"    // on the volume: its owner or its size could not be entered in the ledger of its file system; pods use it meanwhile. The message says what to do
 	EventSharedVolumeRepaired = "SharedVolumeRepaired" // on the SharedVolume: its claim or volume was edited or deleted, and was put right. Find out who edits it
 	EventVolumeAdopted        = "VolumeAdopted"        // on the volume, Normal: a volume of the original system is now managed like all others
 	EventVolumeDeleteSkipped  = "VolumeDeleteSkipped"  // on the volume, Warning, Normal: it is deleted, and its directory or access point stays; the message says why

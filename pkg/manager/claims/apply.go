@@ -98,6 +98,7 @@ func (c *Controller) reported(object events.Object, reason string, err error) er
 	if refused {
 		verdict = decide.Verdict{Cause: map[string]string{
 			wellknown.EventProvisioningFailed: status.VolumeRefused, wellknown.EventVolumeFailedDelete: status.CleanupFailed,
+			wellknown.EventVolumeEntryFailed: status.EntryFailed,
 		}[reason], Message: events.Cut(err.Error())}
 		c.events.WarnBecause(verdict.Cause, object, reason, "rejected", err.Error())
 	}
@@ -244,7 +245,7 @@ func (c *Controller) expandClaim(ctx context.Context, change decide.ExpandClaim)
 		return err
 	}
 	c.events.Normal(change.Claim, wellknown.EventVolumeResizeSuccessful, "size",
-		fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", change.Object.Name, &change.Size))
+		fmt.Sprintf("volume %s has %s now; no pod has to restart", change.Object.Name, &change.Size))
 	return nil
 }
 

@@ -64,7 +64,7 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"deletion, the end denied":     {decide.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption denied":              {decide.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption of what was changed": {decide.AdoptVolume{Object: object}, "patch", errChanged, ""},
-		"note of a gift denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeFailedDelete}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"note of a gift denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeEntryFailed}, "patch", errDenied, wellknown.EventVolumeEntryFailed},
 		"note of a size denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeResizeFailed}, "patch", errDenied, wellknown.EventVolumeResizeFailed},
 		"note without a reason denied": {decide.Annotate{Object: object}, "patch", errDenied, ""},
 		"finalizer denied":             {decide.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},

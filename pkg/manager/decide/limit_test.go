@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -91,7 +92,7 @@ func TestServersLedgerGrowsBeforeTheVolume(t *testing.T) {
 					got.expands = true
 				case Warn:
 					claim, isClaim := c.Object.(*corev1.PersistentVolumeClaim)
-					got.reports = got.reports || !isClaim
+					got.reports = got.reports || !isClaim && c.Reason == wellknown.EventVolumeEntryFailed && c.Cause == status.EntryFailed
 					got.tells = got.tells || isClaim && claim.Name == "cart" && c.Reason == wellknown.EventVolumeResizeFailed &&
 						strings.Contains(c.Message, "keeps 1Gi: Job efs-mount-fs-00000001-00001 could not enter 2Gi")
 				}

@@ -45,7 +45,7 @@ func (p *volumePlanner) await(running Attempt) {
 
 func (p *volumePlanner) warn(cause, topic, message string) {
 	p.verdict = Verdict{cause, message}
-	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message, cause})
+	p.add(Warn{p.volume.Object, EventOf(cause), topic, message, cause})
 }
 
 // reportProblem tells the volume that it can be neither cleaned nor adopted; "" is nothing.
@@ -182,7 +182,7 @@ func (p *volumePlanner) give() {
 		last = Attempt{}
 	}
 	if last.done() || last.failed() && last.Result.Reason == operations.VolumeNameTaken {
-		p.add(Annotate{v.Object, map[string]any{wellknown.AnnotationGivenTo: string(v.Claim.UID)}, wellknown.EventVolumeFailedDelete})
+		p.add(Annotate{v.Object, map[string]any{wellknown.AnnotationGivenTo: string(v.Claim.UID)}, wellknown.EventVolumeEntryFailed})
 		return
 	}
 	p.enter(volumes.Gift(v.Volume, p.Cluster), last, "enter the volume's new claim on the file system")
@@ -239,10 +239,10 @@ func (p *volumePlanner) enter(operation operations.Operation, last Attempt, doin
 
 // schedule plans the next try of an operation; doing names its work in events.
 func (p *volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
-	id := p.volume.FileSystemID
+	id, cause := p.volume.FileSystemID, FailureOf(operation)
 	if _, known := p.Targets.FileSystems[id]; !known {
 		if p.Targets.Known {
-			p.reportProblem(status.CleanupFailed, fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
+			p.reportProblem(cause, fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
 		}
 		return
 	}
@@ -252,13 +252,29 @@ func (p *volumePlanner) schedule(operation operations.Operation, last Attempt, d
 	}
 	pending, err := p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
 	if err != nil {
-		p.reportProblem(status.CleanupFailed, err.Error())
+		p.reportProblem(cause, err.Error())
 		return
 	}
 	p.wait(pending)
 	if !last.stopped() {
-		p.warn(status.CleanupFailed, last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
+		p.warn(cause, last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
 	}
+}
+
+// FailureOf returns the cause that a volume has while an operation fails.
+func FailureOf(o operations.Operation) string {
+	if o.Adopt {
+		return status.EntryFailed
+	}
+	return status.CleanupFailed
+}
+
+// EventOf returns the reason of the warnings on a volume that has a cause.
+func EventOf(cause string) string {
+	if cause == status.EntryFailed {
+		return wellknown.EventVolumeEntryFailed
+	}
+	return wellknown.EventVolumeFailedDelete
 }
 
 func since(object *corev1.PersistentVolume) time.Time {

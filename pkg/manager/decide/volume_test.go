@@ -60,11 +60,12 @@ func fateOf(t *testing.T, p Plan) (f fate) {
 			f.grows = true
 		case Warn:
 			f.read(c)
-			if c.Reason == wellknown.EventVolumeFailedDelete {
+			isFailure := c.Reason == wellknown.EventVolumeFailedDelete || c.Reason == wellknown.EventVolumeEntryFailed
+			if isFailure {
 				warned = Verdict{c.Cause, c.Message}
 			}
 			if notAdopted := strings.Contains(c.Message, "original provisioner"); notAdopted != (c.Cause == status.NotAdopted) ||
-				(c.Reason == wellknown.EventVolumeFailedDelete) != (c.Cause != "") {
+				isFailure != (c.Cause != "") {
 				t.Errorf("%q has cause %q", c.Message, c.Cause)
 			}
 		case Annotate:

@@ -136,8 +136,8 @@ func (c *Controller) report(r report) {
 	case subject == nil:
 	case !r.queued:
 		cause := status.NoMountJob
-		if reason == wellknown.EventVolumeFailedDelete {
-			cause = status.CleanupFailed
+		if reason != wellknown.EventProvisioningFailed {
+			cause = decide.FailureOf(r.operation)
 		}
 		c.events.WarnBecause(cause, subject, reason, "job", r.message)
 	case reason == wellknown.EventProvisioningFailed:
@@ -154,7 +154,7 @@ func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, r
 		return nil, ""
 	}
 	if object := c.gatherer.Caches.Volume(o.Volume); object != nil {
-		return object, wellknown.EventVolumeFailedDelete
+		return object, decide.EventOf(decide.FailureOf(o))
 	}
 	return nil, ""
 }

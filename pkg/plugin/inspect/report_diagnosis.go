@@ -79,6 +79,7 @@ var continuesIn = map[Cause][]string{
 	Cause(mountjobs.NoNodeAgent):          {"agents"},
 	Cause(mountjobs.RootClaimUnavailable): {"file systems"},
 	status.CleanupFailed:                  {"mount Jobs"},
+	status.EntryFailed:                    {"mount Jobs"},
 }
 
 // findCause returns what the first problem follows from, else that problem, else the first note.
