@@ -209,3 +209,30 @@ func TestConditionsDelayNoClaim(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusalsDelayNoClaim: where a class is refused, thousands of claims are annotated at once.
+func TestRefusalsDelayNoClaim(t *testing.T) {
+	claim := unbound(uid, "efs")
+	client := fake.NewClientset(claim)
+	loop := loopOf(t, record.NewFakeRecorder(10), client)
+	loop.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
+	addToCaches(t, loop, claim)
+	addToCaches(t, loop, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: wellknown.DefaultProvisioner, Parameters: map[string]string{"unheard_of": "x"},
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var urgent []types.UID
+		loop.queue = recording(&urgent)
+		whileRunning(t, loop.queue, func() {
+			whileRunning(t, loop.verdicts, func() {
+				if _, err := loop.decide(t.Context(), uid); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		got, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		if err != nil || len(urgent) != 0 || got.Annotations[wellknown.AnnotationRejected] != wellknown.ValueTrue {
+			t.Errorf("%d claims in the queue of volumes, the claim has %v, error %v; want none, and that it is rejected", len(urgent), got.Annotations, err)
+		}
+	})
+}

@@ -28,11 +28,13 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -62,8 +64,8 @@ type Controller struct {
 	// that an operation is indexed for the jobs loop while changes of other claims are applied.
 	decisions *queue.Queue[types.UID]
 	queue     *queue.Queue[types.UID] // those whose plans have changes; most events need none
-	// verdicts has the claims whose condition is to be written. Thousands get one at once when their file system
-	// goes, and claims that can be served do not wait behind them.
+	// verdicts has the claims of which is to be written only why they wait. Thousands wait at once when their file
+	// system goes or their class is refused, and claims that can be served do not wait behind them.
 	verdicts *queue.Queue[types.UID]
 	deleted  *expiring.Expiring // volumes that were deleted a moment ago, so that nothing is written twice
 	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be newer.
@@ -78,7 +80,7 @@ type Controller struct {
 const (
 	controlLoop = "claims"
 	workers     = 32 // each waits for the apiserver most of the time
-	writers     = 4  // of conditions; beside the workers, they have this share of the manager's requests
+	writers     = 4  // of verdicts; beside the workers, they have this share of the manager's requests
 	deciders    = 2
 	firstRetry  = 50 * time.Millisecond
 )
@@ -96,7 +98,7 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 	options.Name = "decisions"
 	c.decisions = queue.New(options, c.decide)
 	options.Name = "conditions"
-	c.verdicts = queue.New(options, c.syncCondition)
+	c.verdicts = queue.New(options, c.syncVerdict)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queues name their loops themselves
 	if err := errors.Join(
 		objects.OnChange(c.objectChanged, g.Caches.Claims, g.Caches.Volumes, g.Caches.Classes, g.Caches.Jobs),
@@ -285,10 +287,27 @@ func (c *Controller) followVerdict(s decide.State, plan decide.Plan) (again time
 	return again
 }
 
-func (c *Controller) syncCondition(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+// syncVerdict writes why a claim waits, and the annotations of one that is refused.
+func (c *Controller) syncVerdict(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
+	if onlyRefuses(plan) {
+		err = c.apply(ctx, state, plan)
+	}
 	verdict, again := c.conditions.next(state, plan, time.Now())
-	return again, c.writeCondition(ctx, state, verdict)
+	return soonest(again, untilNext(state.Now, plan)), logging.Errors(err, c.writeCondition(ctx, state, verdict))
+}
+
+// onlyRefuses reports whether a plan has nothing but what is said of a claim that is refused.
+func onlyRefuses(plan decide.Plan) bool {
+	says := func(change decide.Change) bool {
+		switch change.(type) {
+		case decide.Warn, decide.Annotate:
+			return true
+		}
+		return false
+	}
+	return (plan.Verdict.Cause == status.ClaimRejected || plan.Verdict.Cause == status.ClassRefused) &&
+		!slices.ContainsFunc(plan.Changes, func(change decide.Change) bool { return !says(change) })
 }
 
 // catchUp is the delay of a decision that found a cache behind: most have caught up by then.
@@ -297,11 +316,15 @@ const catchUp = 100 * time.Millisecond
 // decide indexes the operations that a claim waits for, and enqueues the claim if there is something to write.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
-	if len(plan.Changes) > 0 {
+	switch {
+	case len(plan.Changes) == 0:
+		return soonest(c.followVerdict(state, plan), untilNext(state.Now, plan)), nil
+	case onlyRefuses(plan):
+		c.verdicts.Add(uid)
+	default:
 		c.queue.Add(uid)
-		return 0, nil
 	}
-	return soonest(c.followVerdict(state, plan), untilNext(state.Now, plan)), nil
+	return 0, nil
 }
 
 // soonest returns the shorter of two waits; 0 is none.

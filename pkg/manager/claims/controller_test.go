@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -242,21 +243,24 @@ func TestPodThatEndsIsAboutItsJobsClaims(t *testing.T) {
 	}
 }
 
-// TestOnlyPlansWithChangesAreApplied: most events of a burst are about claims of which nothing is to be written.
+// TestOnlyPlansWithChangesAreApplied: most events of a burst are about claims of which nothing is to be written, and
+// those that are refused stand in no volume's way.
 func TestOnlyPlansWithChangesAreApplied(t *testing.T) {
 	waits := unbound("waits", "efs")
 	waits.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	waits.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	refused := waits.DeepCopy()
+	refused, elsewhere := waits.DeepCopy(), waits.DeepCopy()
 	refused.Name, refused.UID = "refused", "refused"
 	refused.Spec.Selector = metav1.SetAsLabelSelector(map[string]string{wellknown.LabelVolumeName: "Bad Name"})
+	elsewhere.Name, elsewhere.UID, elsewhere.Spec.StorageClassName = "elsewhere", "elsewhere", new("unknown")
 	for name, tt := range map[string]struct {
-		claim   *corev1.PersistentVolumeClaim
-		applied bool
+		claim *corev1.PersistentVolumeClaim
+		want  string // the queue
 	}{
-		"a claim that waits":      {waits, false},
-		"a claim that is refused": {refused, true},
-		"a claim that is deleted": {nil, false},
+		"a claim that waits":                       {waits, ""},
+		"a claim that is refused":                  {refused, "verdicts"},
+		"a claim that has the file systems listed": {elsewhere, "volumes"},
+		"a claim that is deleted":                  {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			loop := loopOf(t, record.NewFakeRecorder(10), fake.NewClientset())
@@ -264,26 +268,27 @@ func TestOnlyPlansWithChangesAreApplied(t *testing.T) {
 				return targets.Snapshot{Known: true, FileSystems: usable().FileSystems}
 			}
 			addToCaches(t, loop, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: wellknown.DefaultProvisioner})
+			addToCaches(t, loop, &storagev1.StorageClass{
+				ObjectMeta: metav1.ObjectMeta{Name: "unknown"}, Provisioner: wellknown.DefaultProvisioner, Parameters: map[string]string{"default_file_system_id": "fs-0000000000000000f"},
+			})
 			uid := types.UID("gone")
 			if tt.claim != nil {
 				uid = tt.claim.UID
 				addToCaches(t, loop, tt.claim)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				var applied []types.UID
-				loop.queue = recording(&applied)
-				ctx, stop := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { _ = loop.queue.Run(ctx, 1, func() {}) })
-				synctest.Wait()
-				if _, err := loop.decide(ctx, uid); err != nil {
-					t.Error(err)
-				}
-				synctest.Wait()
-				stop()
-				running.Wait()
-				if got := len(applied) > 0; got != tt.applied {
-					t.Errorf("applied %q, want that %t", applied, tt.applied)
+				var forVolumes, forVerdicts []types.UID
+				loop.queue, loop.verdicts = recording(&forVolumes), recording(&forVerdicts)
+				whileRunning(t, loop.queue, func() {
+					whileRunning(t, loop.verdicts, func() {
+						if _, err := loop.decide(t.Context(), uid); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+				got := strings.Repeat("volumes", len(forVolumes)) + strings.Repeat("verdicts", len(forVerdicts))
+				if got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
 				}
 			})
 		})
