@@ -32,9 +32,9 @@ type Module struct {
 }
 
 // allowed returns the licenses that may be part of a program under Apache-2.0, and ask for no more than their
-// text.
+// text and, as MPL-2.0 does, where the unchanged source is.
 func allowed() []string {
-	return []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
+	return []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
 }
 
 // Reader reads the licenses of the modules from which the programs of the working folder are built. Each is read
@@ -84,6 +84,10 @@ func (r *Reader) Of(programs ...string) ([]Module, error) {
 			versions[m.Path] = m.Version
 		}
 	}
+	return r.modules(versions)
+}
+
+func (r *Reader) modules(versions map[string]string) ([]Module, error) {
 	var all []Module
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(versions)) {
@@ -194,7 +198,7 @@ func namesOf(known *licenseclassifier.Classifier, text []byte) (names []string) 
 func Text(modules []Module) []byte {
 	var b bytes.Buffer
 	for _, m := range modules {
-		fmt.Fprintf(&b, "%s\n%s %s: %s\n\n%s", strings.Repeat("=", 80), m.Path, cmp.Or(m.Version, "-"), m.License, m.Text)
+		fmt.Fprintf(&b, "%s\n%s %s: %s\nSource: https://pkg.go.dev/%[2]s@%[3]s\n\n%[5]s", strings.Repeat("=", 80), m.Path, cmp.Or(m.Version, "-"), m.License, m.Text)
 	}
 	return b.Bytes()
 }

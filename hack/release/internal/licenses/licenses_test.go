@@ -34,8 +34,29 @@ func TestLicensesOfModules(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not found: %v in %d modules", want, len(modules))
 	}
-	if text := string(Text(modules)); !strings.Contains(text, "\nstd "+runtime.Version()+": BSD-3-Clause\n\nCopyright") {
+	if text := string(Text(modules)); !strings.Contains(text, "\nstd "+runtime.Version()+": BSD-3-Clause\nSource: https://pkg.go.dev/std@"+runtime.Version()+"\n\nCopyright") {
 		t.Errorf("the text lacks Go's license:\n%.1000s", text)
+	}
+}
+
+// TestLicensesOfTheProduct finds a dependency that would end a release before one is made.
+func TestLicensesOfTheProduct(t *testing.T) {
+	t.Chdir("../../../..")
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "./cmd/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+		versions[path] = version
+	}
+	reader, err := NewReader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if modules, err := reader.modules(versions); err != nil || len(modules) < 50 {
+		t.Errorf("%d modules: %v", len(modules), err)
 	}
 }
 
