@@ -177,9 +177,6 @@ func expectSameFiles(t *testing.T, released, built v1.Image) {
 			}
 			w.data = g.data
 		}
-		if strings.HasPrefix(path, "lib/") && w.mode == 0o755 && g.mode == 0o644 {
-			w.mode = g.mode
-		}
 		if w.kind != g.kind || w.mode != g.mode || !bytes.Equal(w.data, g.data) {
 			t.Errorf("%s is %s, %o, with %d bytes in the release, and %s, %o, with %d bytes from the Dockerfile",
 				path, w.kind, w.mode, len(w.data), g.kind, g.mode, len(g.data))

@@ -192,7 +192,7 @@ func owners(files []debian.File) []debian.Package {
 func systemLayer(files []debian.File, packages []debian.Package) []archive.File {
 	var layer []archive.File
 	for _, f := range files {
-		layer = append(layer, archive.File{Name: f.Path[1:], Link: f.Link, Data: f.Data, Executable: f.Executable()})
+		layer = append(layer, archive.File{Name: f.Path[1:], Link: f.Link, Data: f.Data, Executable: f.Executable})
 	}
 	for _, p := range packages {
 		layer = append(layer, archive.File{Name: "var/lib/dpkg/status.d/" + p.Name, Data: []byte(p.Control)})

@@ -18,10 +18,11 @@ type Root []Package
 
 // File is a file of a package.
 type File struct {
-	Path    string // as a program opens it
-	Link    string // of a symbolic link; "" for a regular file
-	Data    []byte
-	Package Package
+	Path       string // as a program opens it
+	Link       string // of a symbolic link; "" for a regular file
+	Data       []byte
+	Executable bool // as in the package: libraries are not
+	Package    Package
 }
 
 // folders returns the folders in which the loader of a Debian without a cache finds libraries, and those in which
@@ -51,7 +52,7 @@ func (r Root) Read(name string) (File, error) {
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			data, err := os.ReadFile(filepath.Join(p.Folder, inside))
-			return File{Path: name, Data: data, Package: p}, err
+			return File{Path: name, Data: data, Executable: info.Mode()&0o111 != 0, Package: p}, err
 		}
 		target, err := os.Readlink(filepath.Join(p.Folder, inside))
 		if err != nil {
@@ -150,9 +151,6 @@ func interpreter(f File) (string, error) {
 	}
 	return strings.TrimRight(string(data), "\x00"), nil
 }
-
-// Executable reports whether the file is a program or a library.
-func (f File) Executable() bool { return bytes.HasPrefix(f.Data, []byte(elf.ELFMAG)) }
 
 // Names returns the paths of a folder's files with a suffix, sorted.
 func (r Root) Names(folder, suffix string) ([]string, error) {
