@@ -1,7 +1,6 @@
 package volumes
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -204,22 +203,8 @@ func (v Volume) IsGiven(claim *corev1.PersistentVolumeClaim) bool {
 // same volume, with whatever right it has to remove the directory.
 func Gift(volume Volume, cluster string) operations.Operation {
 	operation := Adoption(volume, cluster)
-	operation.Made = false
-	operation.Record, _ = json.Marshal(gift{volume.Object.Spec.ClaimRef.UID}) // a uid is a string
+	operation.Made, operation.GivenTo = false, string(volume.Object.Spec.ClaimRef.UID)
 	return operation
-}
-
-// GivenTo returns the claim that an operation of Gift was made for, "" for other operations.
-func GivenTo(operation operations.Operation) types.UID {
-	var record gift
-	if !operation.Adopt || json.Unmarshal(operation.Record, &record) != nil {
-		return ""
-	}
-	return record.To
-}
-
-type gift struct {
-	To types.UID `json:"givenTo"`
 }
 
 // Adoption returns the operation that records the owner of an Original volume in the ledger. The original

@@ -125,9 +125,16 @@ type Operation struct {
 	// as a cleanup is.
 	Abandon bool `json:"abandon,omitempty"`
 
-	// Record is the manager's own; mountjob does not read it.
-	Record json.RawMessage `json:"record,omitempty"`
+	// Record, Try and GivenTo are the manager's own; mountjob does not read them. Try numbers the attempts from the second
+	// on, and GivenTo is the uid of the claim to which an administrator has given the volume.
+	Record  json.RawMessage `json:"record,omitempty"`
+	Try     int             `json:"try,omitempty"`
+	GivenTo string          `json:"givenTo,omitempty"`
 }
+
+// Attempt returns the number of the operation's attempt, from 1. It survives restarts of the manager, and the deletion
+// of older Jobs.
+func (o Operation) Attempt() int { return max(o.Try, 1) }
 
 // AddsOwner says that an operation makes its volume an owner of a directory.
 func (o Operation) AddsOwner() bool {

@@ -262,11 +262,7 @@ func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 		p.giveUp(pending, last)
 		return
 	}
-	pending, err := p.retry(pending, last)
-	if err != nil {
-		p.reportWait(status.WaitsForFileSystem, err.Error())
-		return
-	}
+	pending = p.retry(pending, last)
 	p.wait(pending)
 	if !last.stopped() {
 		p.reportFailure(last, pending.Due)
@@ -280,7 +276,7 @@ func (p *claimPlanner) reportFailure(last Attempt, due time.Time) {
 	}
 	text := fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why())
 	if !due.IsZero() {
-		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(last.Operation), due.UTC().Format("15:04:05 MST"))
+		text += fmt.Sprintf(" (attempt %d; next at %s)", last.Operation.Attempt(), due.UTC().Format("15:04:05 MST"))
 	}
 	p.warn(cause, last.Job, text)
 }
@@ -291,19 +287,15 @@ func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
 	before, marked := p.Claim.Annotations[wellknown.AnnotationGivenUp]
 	if !marked || before == now {
 		p.givenUp = now
-		p.refuse(status.GivenUp, fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why()))
+		p.refuse(status.GivenUp, fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", last.Operation.Attempt(), last.Why()))
 		return
 	}
-	var err error
-	if pending.Operation, err = volumes.WithAttempt(pending.Operation, 1); err != nil {
-		p.reportWait(status.WaitsForFileSystem, err.Error())
-		return
-	}
+	pending.Operation.Try = 0
 	p.wait(pending)
 }
 
 func (s State) hasGivenUp(last Attempt) bool {
-	return s.Threshold > 0 && last.Job != "" && volumes.AttemptOf(last.Operation) >= s.Threshold
+	return s.Threshold > 0 && last.Job != "" && last.Operation.Attempt() >= s.Threshold
 }
 
 // fingerprint returns a hash of all input that an edit could change. The path stands for the claim's annotations.

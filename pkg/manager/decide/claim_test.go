@@ -36,7 +36,7 @@ func wantOf(t *testing.T, p Plan) want {
 	t.Helper()
 	w := want{running: !p.RunningUntil.IsZero()}
 	for _, pending := range p.Pending {
-		w.kind, w.attempt, w.due = pending.Operation.Kind, volumes.AttemptOf(pending.Operation), pending.Due
+		w.kind, w.attempt, w.due = pending.Operation.Kind, pending.Operation.Attempt(), pending.Due
 	}
 	for _, change := range p.Changes {
 		switch c := change.(type) {
@@ -158,8 +158,8 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"done, nothing known yet":     {[]func(*fixture){nothingKnown, withAttempts(ended(setup(), done))}, want{}},
 		"done, first list not over":   {[]func(*fixture){func(w *fixture) { w.Targets.Known, w.Targets.Listed = false, false }, withAttempts(ended(setup(), done))}, want{creates: true}},
 		"done, file system gone":      {[]func(*fixture){goneButAnother, withAttempts(ended(setup(), done))}, want{kind: operations.Setup, attempt: 1, used: 1}},
-		"lost, file system gone":      {[]func(*fixture){goneButAnother, withAttempts(ended(try(t, setup(), 3), lost), ended(setup(), lost))}, want{kind: operations.Setup, attempt: 1, used: 2}},
-		"failed, file system gone":    {[]func(*fixture){goneButAnother, withAttempts(ended(try(t, setup(), 3), failed))}, first},
+		"lost, file system gone":      {[]func(*fixture){goneButAnother, withAttempts(ended(try(setup(), 3), lost), ended(setup(), lost))}, want{kind: operations.Setup, attempt: 1, used: 2}},
+		"failed, file system gone":    {[]func(*fixture){goneButAnother, withAttempts(ended(try(setup(), 3), failed))}, first},
 		"running, file system gone":   {[]func(*fixture){goneButAnother, withAttempts(running(setup()))}, want{running: true}},
 		"lost, claim and files gone":  {[]func(*fixture){withoutClaim, goneButAnother, withAttempts(ended(setup(), lost))}, want{used: 1}},
 		"marked, file system gone":    {[]func(*fixture){goneButAnother, withAttempts(used(ended(setup(), lost)))}, first},
@@ -170,28 +170,28 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"being cleaned":               {[]func(*fixture){withAttempts(running(cleanup()), ended(setup(), done))}, want{running: true}},
 		"stopped":                     {[]func(*fixture){withAttempts(ended(setup(), stopped))}, want{kind: operations.Setup, attempt: 1}},
 		"batch refused once":          {[]func(*fixture){withAttempts(ended(setup(), refused))}, want{kind: operations.Setup, attempt: 2, failed: true}},
-		"batch refused twice":         {[]func(*fixture){withAttempts(ended(try(t, setup(), 2), refused))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
-		"batch refused 3 times":       {[]func(*fixture){withAttempts(ended(try(t, setup(), 3), refused))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"batch refused twice":         {[]func(*fixture){withAttempts(ended(try(setup(), 2), refused))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
+		"batch refused 3 times":       {[]func(*fixture){withAttempts(ended(try(setup(), 3), refused))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
 		"lost once":                   {[]func(*fixture){withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
-		"lost twice":                  {[]func(*fixture){withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
+		"lost twice":                  {[]func(*fixture){withAttempts(ended(try(setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
 		"lost, claim gone":            {[]func(*fixture){withoutClaim, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2}},
 		"failed once":                 {[]func(*fixture){withAttempts(ended(setup(), failed))}, want{kind: operations.Setup, attempt: 2, due: now, failed: true}},
-		"failed 3 times":              {[]func(*fixture){withAttempts(ended(try(t, setup(), 3), failed))}, want{kind: operations.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
-		"failed 99 times":             {[]func(*fixture){withAttempts(ended(try(t, setup(), 99), failed))}, want{kind: operations.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
+		"failed 3 times":              {[]func(*fixture){withAttempts(ended(try(setup(), 3), failed))}, want{kind: operations.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
+		"failed 99 times":             {[]func(*fixture){withAttempts(ended(try(setup(), 99), failed))}, want{kind: operations.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
 		"failed and used":             {[]func(*fixture){withAttempts(used(ended(setup(), failed)))}, want{kind: operations.Setup, attempt: 2, due: now, failed: true}},
 		"failed, claim gone":          {[]func(*fixture){withoutClaim, withAttempts(ended(setup(), failed))}, want{}},
 		"failed, class bad by now":    {[]func(*fixture){func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), failed))}, want{refusal: "base_path"}},
 		"lost, class bad by now":      {[]func(*fixture){func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
-		"below the threshold":         {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 2), failed))}, want{kind: operations.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
-		"at the threshold":            {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 3), failed))}, want{refusal: "gave up after 3", givenUp: true}},
-		"lost below the threshold":    {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
-		"lost at the threshold":       {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 3), lost))}, want{refusal: "gave up after 3", givenUp: true}},
-		"batch refused too often":     {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 3), refused))}, want{refusal: "gave up after 3", givenUp: true}},
-		"stopped at the threshold":    {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 3), stopped))}, want{kind: operations.Setup, attempt: 3}},
-		"lost too often, claim gone":  {[]func(*fixture){threshold, withoutClaim, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff)}},
-		"lost too often, class gone":  {[]func(*fixture){threshold, func(w *fixture) { w.Class = nil }, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
-		"lost, input has changed":     {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), lost))}, first},
-		"given up, input has changed": {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), failed))}, first},
+		"below the threshold":         {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 2), failed))}, want{kind: operations.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
+		"at the threshold":            {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 3), failed))}, want{refusal: "gave up after 3", givenUp: true}},
+		"lost below the threshold":    {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
+		"lost at the threshold":       {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 3), lost))}, want{refusal: "gave up after 3", givenUp: true}},
+		"batch refused too often":     {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 3), refused))}, want{refusal: "gave up after 3", givenUp: true}},
+		"stopped at the threshold":    {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 3), stopped))}, want{kind: operations.Setup, attempt: 3}},
+		"lost too often, claim gone":  {[]func(*fixture){threshold, withoutClaim, withAttempts(ended(try(setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff)}},
+		"lost too often, class gone":  {[]func(*fixture){threshold, func(w *fixture) { w.Class = nil }, withAttempts(ended(try(setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"lost, input has changed":     {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(try(setup(), 3), lost))}, first},
+		"given up, input has changed": {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(try(setup(), 3), failed))}, first},
 		"restore":                     {[]func(*fixture){func(w *fixture) { w.Claim.Annotations[wellknown.AnnotationRestore] = string(otherUID) }}, want{kind: operations.Restore, attempt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func keepsGivenUp(p Plan) bool {
 }
 
 func TestGivenUpClaimIsTriedAgainWhenTheInputChanges(t *testing.T) {
-	attempts := withAttempts(ended(try(t, setup(), 3), failed))
+	attempts := withAttempts(ended(try(setup(), 3), failed))
 	before := givenUpAs(t, attempts)
 	if same := Decide(newState(threshold, attempts, givenUp(before))); !keepsGivenUp(same) || len(same.Pending) > 0 {
 		t.Errorf("given up as %q, then planned %+v", before, same)
@@ -267,7 +267,7 @@ func TestGivenUpClaimIsTriedAgainWhenTheInputChanges(t *testing.T) {
 // TestGivenUpClaimKeepsItsLostSetup is about a setup that may have made a directory: its Job is not
 // used while the claim is given up, and the setup goes on as it was begun.
 func TestGivenUpClaimKeepsItsLostSetup(t *testing.T) {
-	last := ended(try(t, setup(), 3), lost)
+	last := ended(try(setup(), 3), lost)
 	attempts := withAttempts(last)
 	before := givenUpAs(t, attempts)
 	if same := Decide(newState(threshold, attempts, givenUp(before))); !keepsGivenUp(same) || len(same.Pending) > 0 {
@@ -288,7 +288,7 @@ func TestGivenUpClaimKeepsItsLostSetup(t *testing.T) {
 
 // TestGivenUpStaysWhileNothingCanBeTried has the mark outlive a class that is gone for a moment.
 func TestGivenUpStaysWhileNothingCanBeTried(t *testing.T) {
-	attempts := withAttempts(ended(try(t, setup(), 3), failed))
+	attempts := withAttempts(ended(try(setup(), 3), failed))
 	for name, change := range map[string]func(*fixture){
 		"no class":       func(w *fixture) { w.Class = nil },
 		"bad class":      func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} },

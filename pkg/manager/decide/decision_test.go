@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -16,12 +15,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
-
-// unreadable has a record that cannot get the number of another attempt.
-func unreadable(o operations.Operation) operations.Operation {
-	o.Record = json.RawMessage(`["not", "an", "object"]`)
-	return o
-}
 
 func noPorts(w *fixture) { w.Targets = targets.Snapshot{Problem: "the table to be mended"} }
 
@@ -42,11 +35,9 @@ func TestUnsettledDecisionIsMadeAgain(t *testing.T) {
 		"its volume is made":                {[]func(*fixture){withAttempts(ended(setup(), done))}, false, ""},
 		"its volume waits for the table":    {[]func(*fixture){noPorts, withAttempts(ended(setup(), done))}, true, "mended"},
 		"is bound":                          {[]func(*fixture){boundClaim, withVolume(newVolume(t))}, false, ""},
-		"its record cannot be read":         {[]func(*fixture){withAttempts(ended(unreadable(setup()), lost))}, true, "record"},
 		"a file system is not known":        {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Targets.FileSystems = nil }}, true, "is not known"},
 		"no file system is known yet":       {[]func(*fixture){withoutClaim, free, noPorts}, false, ""},
 		"its volume is deleted":             {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), done))}, false, ""},
-		"given up, its record is not read":  {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(unreadable(try(t, setup(), 3)), lost))}, true, "record"},
 		"without its claim":                 {[]func(*fixture){withoutClaim}, false, ""},
 		"an original one cannot be adopted": {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released))}, true, "was not seen bound"},
 	} {
@@ -171,7 +162,7 @@ func TestFailureSaysWhenItIsTriedAgain(t *testing.T) {
 		attempt Attempt
 		want    string
 	}{
-		"after a wait": {ended(try(t, setup(), 3), failed), "could not make the directory: it is nested (attempt 3; next at " + due + ")\n"},
+		"after a wait": {ended(try(setup(), 3), failed), "could not make the directory: it is nested (attempt 3; next at " + due + ")\n"},
 		"at once":      {ended(setup(), refused), "could not make the directory: it is another file system\n"},
 	} {
 		if got := warnings(Decide(newState(withAttempts(c.attempt)))); !strings.HasSuffix(got, c.want) {

@@ -176,8 +176,8 @@ func (p *Plan) awaitEnd(running Attempt) {
 //	lost, the first  next    at once: nodes die, and one may have a mount that is none
 //	lost             next    after the backoff
 //	failed           next    after the backoff
-func (s State) retry(p Pending, last Attempt) (Pending, error) {
-	number := volumes.AttemptOf(last.Operation)
+func (s State) retry(p Pending, last Attempt) Pending {
+	number := last.Operation.Attempt()
 	switch {
 	case last.stopped():
 	case last.lost():
@@ -189,9 +189,8 @@ func (s State) retry(p Pending, last Attempt) (Pending, error) {
 		p.Due = last.after(mountjobs.Backoff(s.Backoff, number))
 		number++
 	}
-	var err error
-	p.Operation, err = volumes.WithAttempt(p.Operation, number)
-	return p, err
+	p.Operation.Try = number
+	return p
 }
 
 // after returns the end of a wait that begins with the end of an attempt. The attempt's end is a time in an

@@ -179,8 +179,8 @@ func (a Attempt) IsUsed(t Traces) bool {
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || t.Volume.Object != nil
-	case volumes.GivenTo(a.Operation) != "":
-		return !t.Volume.IsGiven(t.Claim) || t.Claim.UID != volumes.GivenTo(a.Operation)
+	case a.Operation.GivenTo != "":
+		return !t.Volume.IsGiven(t.Claim) || string(t.Claim.UID) != a.Operation.GivenTo
 	case isLimit(a.Operation):
 		wanted := requestedSize(Volume{Volume: t.Volume, Claim: t.Claim})
 		return !a.done() || wanted != a.Operation.Size || recordedSize(t.Volume.Object) == wanted

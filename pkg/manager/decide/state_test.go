@@ -108,12 +108,8 @@ func cleanup() operations.Operation {
 	return o
 }
 
-func try(t *testing.T, o operations.Operation, number int) operations.Operation {
-	t.Helper()
-	o, err := volumes.WithAttempt(o, number)
-	if err != nil {
-		t.Fatal(err)
-	}
+func try(o operations.Operation, number int) operations.Operation {
+	o.Try = number
 	return o
 }
 

@@ -27,7 +27,7 @@ func TestVerdictOnAClaim(t *testing.T) {
 		"is in a Job":                    {[]func(*fixture){said, withAttempts(running(setup()))}, Verdict{status.DirectoryIsMade, "makes directory " + path}},
 		"was cleaned up before":          {[]func(*fixture){withAttempts(running(cleanup()))}, Verdict{status.WaitsForJob, "before"}},
 		"failed":                         {[]func(*fixture){withAttempts(ended(setup(), failed))}, Verdict{status.SetupFailed, "could not make the directory"}},
-		"is given up":                    {[]func(*fixture){threshold, withAttempts(ended(try(t, setup(), 3), failed))}, Verdict{status.GivenUp, "gave up after 3"}},
+		"is given up":                    {[]func(*fixture){threshold, withAttempts(ended(try(setup(), 3), failed))}, Verdict{status.GivenUp, "gave up after 3"}},
 		"of a class that is refused":     {[]func(*fixture){class}, Verdict{status.ClassRefused, "base_path"}},
 		"is refused":                     {[]func(*fixture){func(w *fixture) { block := corev1.PersistentVolumeBlock; w.Claim.Spec.VolumeMode = &block }}, Verdict{status.ClaimRejected, "Block"}},
 		"of no file system":              {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems = nil }}, Verdict{status.WaitsForFileSystem, "no file system"}},

@@ -178,7 +178,7 @@ func (p *volumePlanner) give() {
 		p.await(last)
 		return
 	}
-	if volumes.GivenTo(last.Operation) != v.Claim.UID {
+	if last.Operation.GivenTo != string(v.Claim.UID) {
 		last = Attempt{}
 	}
 	if last.done() || last.failed() && last.Result.Reason == operations.VolumeNameTaken {
@@ -250,12 +250,7 @@ func (p *volumePlanner) schedule(operation operations.Operation, last Attempt, d
 		p.wait(Pending{FileSystemID: id, Operation: operation, Since: since(p.volume.Object)})
 		return
 	}
-	pending, err := p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
-	if err != nil {
-		p.reportProblem(cause, err.Error())
-		return
-	}
-	p.wait(pending)
+	p.wait(p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last))
 	if !last.stopped() {
 		p.warn(cause, last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
 	}
@@ -286,7 +281,7 @@ func since(object *corev1.PersistentVolume) time.Time {
 
 // takesBack reports whether an operation makes a volume an owner again after its cleanup had begun.
 func takesBack(o operations.Operation) bool {
-	return o.Adopt && !o.Made && volumes.GivenTo(o) == "" && o.Size == 0
+	return o.Adopt && !o.Made && o.GivenTo == "" && o.Size == 0
 }
 
 // takeBack makes a volume an owner again whose cleanup has begun and is called off: the volume is bound again, or
@@ -304,7 +299,7 @@ func (p *volumePlanner) takeBack() {
 	if v.IsGiven(v.Claim) {
 		return // the gift takes it back, too
 	}
-	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return isCleanup(o) || takesBack(o) || volumes.GivenTo(o) != "" })
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return isCleanup(o) || takesBack(o) || o.GivenTo != "" })
 	switch {
 	case last.Job == "", last.done(), last.foundNothing(), v.Problem != "", v.Object.DeletionTimestamp != nil:
 		return

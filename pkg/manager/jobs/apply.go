@@ -205,5 +205,5 @@ func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
 
 // claimOf is the claim that an operation is for, nil when it is deleted.
 func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
-	return c.gatherer.Caches.Claim(cmp.Or(volumes.GivenTo(o), types.UID(o.ClaimUID)))
+	return c.gatherer.Caches.Claim(types.UID(cmp.Or(o.GivenTo, o.ClaimUID)))
 }

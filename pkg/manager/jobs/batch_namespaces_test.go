@@ -31,7 +31,7 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 		"namespace gone":                    {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: claim}}, left: true},
 		"claim gone, setup was begun":       {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
 		"both gone, setup was begun":        {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
-		"gift, its first claim gone":        {operation: operations.Operation{Kind: operations.Setup, Adopt: true, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: "gone"}, Record: []byte(`{"givenTo":"` + claim + `"}`)}, want: uid},
+		"gift, its first claim gone":        {operation: operations.Operation{Kind: operations.Setup, Adopt: true, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: "gone"}, GivenTo: claim}, want: uid},
 		"cleanup":                           {operation: operations.Operation{Kind: operations.Cleanup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: claim}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // plan is what is to be done on one file system. Its steps are the types below, and those of package background.
@@ -122,7 +121,7 @@ func (p *plan) due(all []decide.Pending, now time.Time) []decide.Pending {
 // Otherwise claims that restore unknown uids would keep one Job after the other running, and delay other claims.
 func (p *plan) holdBackRestores(due []decide.Pending, now time.Time) []decide.Pending {
 	isPrompt := func(pending decide.Pending) bool {
-		return pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries
+		return pending.Operation.Kind != operations.Restore || pending.Operation.Attempt() <= promptTries
 	}
 	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.IsDue(due[0].Turn().Add(restoreWait), now) {
 		return due

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -100,7 +99,7 @@ func wants(volume string, since, due time.Time) decide.Pending {
 // tried is a restore that is to be tried for the nth time.
 func tried(volume string, number int, since, due time.Time) decide.Pending {
 	w := wants(volume, since, due)
-	w.Operation.Kind, w.Operation.Record = operations.Restore, []byte(fmt.Sprintf(`{"try":%d}`, number))
+	w.Operation.Kind, w.Operation.Try = operations.Restore, number
 	return w
 }
 

@@ -17,7 +17,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 const (
@@ -161,7 +160,7 @@ func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, r
 
 func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
 	for _, o := range batch {
-		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {
+		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && o.Attempt() == 1 {
 			c.events.NormalAlways(subject, wellknown.EventProvisioning, makes(job, o))
 		}
 	}
