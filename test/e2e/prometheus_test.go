@@ -334,6 +334,14 @@ func TestMonitoringIsRead(t *testing.T) {
 			t.Errorf("%s has a variable of the dashboard", query)
 		}
 	}
+	metrics := readText(t, "../../docs/reference/metrics.md")
+	for _, optional := range regexp.MustCompile("(?m)^\\| `(\\w+)` .*; absent without --").FindAllStringSubmatch(metrics, -1) {
+		for _, query := range m.queries {
+			if strings.Contains(query, optional[1]) && emptyInTheLab[query] == "" {
+				t.Errorf("emptyInTheLab lacks %q, which the lab's installation does not have", query)
+			}
+		}
+	}
 	for query := range emptyInTheLab {
 		if !slices.Contains(m.queries, query) {
 			t.Errorf("emptyInTheLab has %q, which nothing asks", query)
