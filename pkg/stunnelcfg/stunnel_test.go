@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
@@ -55,6 +56,7 @@ func checkStart(t *testing.T, program, config string, want bool) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, file)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // an interrupted test cleans nothing up
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,7 @@ func (l *lab) startDashboard() (url string) {
 	l.Helper()
 	cmd := exec.CommandContext(l.Context(), "bin/kubectl-efs_stunnel", "dashboard")
 	cmd.Dir, cmd.Env, cmd.Stderr = l.root, append(os.Environ(), l.env...), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}      // an interrupted test cleans nothing up
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // as Ctrl-C
 	out, err := cmd.StdoutPipe()
 	if err != nil {

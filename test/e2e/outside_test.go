@@ -146,6 +146,7 @@ func (l *lab) startManager(settings ...string) (end func()) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("AWS_ENDPOINT_URL_EFS=http://127.0.0.1:%d", l.efsPort()),
 		"AWS_ACCESS_KEY_ID=AKIALABLABLABLABLAB0", "AWS_SECRET_ACCESS_KEY=the-secret-of-every-lab", "AWS_EC2_METADATA_DISABLED=true")
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // an interrupted test cleans nothing up
 	if err := cmd.Start(); err != nil {
 		l.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -215,6 +216,7 @@ func startPrometheus(t *testing.T, programs string, rules []byte, config map[str
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(programs, "prometheus"),
 		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // an interrupted test cleans nothing up
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
