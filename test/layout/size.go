@@ -12,7 +12,7 @@ import (
 // should lead.
 const (
 	MaxRoomLines  = 3_000
-	MaxHouseLines = 55_200
+	MaxHouseLines = 55_150
 	MaxFolders    = 14
 )
 
