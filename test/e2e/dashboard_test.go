@@ -22,7 +22,8 @@ func browserShowsInstallation(l *lab) {
 	document := dashboardtest.Document(l, strings.TrimSpace(l.lab("browser")), l.startDashboard())
 	for _, want := range []string{
 		"<title>(", fmt.Sprintf("<code>%s</code></th><td>", shared), fmt.Sprintf("<td>%d</td>", l.portOf(shared)),
-		`<th scope="row">node-1</th><td class="good">ready`, `<th scope="row">node-2</th><td class="good">ready`,
+		`<strong>node-1</strong><br><span class="soft">us-east-1a</span> <span class="good">ready`,
+		`<strong>node-2</strong><br><span class="soft">us-east-1b</span> <span class="good">ready`,
 		`<th scope="row">` + ns + "/refused</th>", "FileSystemUnknown", `<th scope="row">` + ns + "/counted</th>", "3.0 MiB",
 		"Leader: " + l.leaseHolder(), "ProvisioningSucceeded", `<p id="stale" role="status" hidden="">`,
 	} {
