@@ -225,8 +225,9 @@ func TestRefusalsDelayNoClaim(t *testing.T) {
 		loop.queue = recording(&urgent)
 		whileRunning(t, loop.queue, func() {
 			whileRunning(t, loop.verdicts, func() {
-				if _, err := loop.decide(t.Context(), uid); err != nil {
-					t.Error(err)
+				again, err := loop.decide(t.Context(), uid)
+				if err != nil || again != recheck {
+					t.Errorf("decided again after %s, error %v; want %s: it may be accepted then, which is not written with verdicts", again, err, recheck)
 				}
 			})
 		})

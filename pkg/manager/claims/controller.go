@@ -294,20 +294,20 @@ func (c *Controller) syncVerdict(ctx context.Context, uid types.UID) (again time
 		err = c.apply(ctx, state, plan)
 	}
 	verdict, again := c.conditions.next(state, plan, time.Now())
-	return soonest(again, untilNext(state.Now, plan)), logging.Errors(err, c.writeCondition(ctx, state, verdict))
+	return again, logging.Errors(err, c.writeCondition(ctx, state, verdict))
 }
 
 // onlyRefuses reports whether a plan has nothing but what is said of a claim that is refused.
 func onlyRefuses(plan decide.Plan) bool {
-	says := func(change decide.Change) bool {
+	does := func(change decide.Change) bool {
 		switch change.(type) {
 		case decide.Warn, decide.Annotate:
-			return true
+			return false
 		}
-		return false
+		return true
 	}
-	return (plan.Verdict.Cause == status.ClaimRejected || plan.Verdict.Cause == status.ClassRefused) &&
-		!slices.ContainsFunc(plan.Changes, func(change decide.Change) bool { return !says(change) })
+	isRefused := plan.Verdict.Cause == status.ClaimRejected || plan.Verdict.Cause == status.ClassRefused
+	return isRefused && !slices.ContainsFunc(plan.Changes, does)
 }
 
 // catchUp is the delay of a decision that found a cache behind: most have caught up by then.
@@ -321,9 +321,9 @@ func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Durati
 		return soonest(c.followVerdict(state, plan), untilNext(state.Now, plan)), nil
 	case onlyRefuses(plan):
 		c.verdicts.Add(uid)
-	default:
-		c.queue.Add(uid)
+		return untilNext(state.Now, plan), nil // it may be accepted by then
 	}
+	c.queue.Add(uid)
 	return 0, nil
 }
 
