@@ -26,6 +26,7 @@ func (o Operation) Check() error {
 		{"namespace uid", o.NamespaceUID, true},
 		{"class", o.Class, true},
 		{"cluster to take over", o.TakeOver, true},
+		{"claim that it is given to", o.GivenTo, true},
 	} {
 		if err := CheckIdentity(field.value); err != nil && (field.value != "" || !field.optional) {
 			return fmt.Errorf("the %s %q %w", field.name, Truncate(field.value, 64), err)
@@ -36,8 +37,8 @@ func (o Operation) Check() error {
 	}
 	switch o.Kind {
 	case Setup:
-		if o.TakeOver != "" && !o.Adopt {
-			return errors.New("only an adoption takes something over")
+		if !o.Adopt && (o.TakeOver != "" || o.GivenTo != "") {
+			return errors.New("only an adoption takes something over, or is for another claim")
 		}
 		if o.Reads && (o.Adopt || checkVolumeName(o.SourceVolume) != nil || CheckIdentity(o.SourceClaimUID) != nil) {
 			return errors.New("a reader needs the volume and the claim of the owner, and adopts nothing")
