@@ -161,7 +161,6 @@ func filesOf(t *testing.T, image v1.Image) map[string]file {
 //   - Only the images of a release have the licenses of what they contain: they are distributed.
 //   - The package database has more about a package than the package itself: which of its files are
 //     settings. It has the fields in another order.
-//   - Libraries have Debian's modes. Those of a release are executable.
 func expectSameFiles(t *testing.T, released, built v1.Image) {
 	t.Helper()
 	want, got := filesOf(t, released), filesOf(t, built)

@@ -21,7 +21,7 @@ type File struct {
 	Path       string // as a program opens it
 	Link       string // of a symbolic link; "" for a regular file
 	Data       []byte
-	Executable bool // as in the package: libraries are not
+	Executable bool // as in the package, where most libraries are not
 	Package    Package
 }
 
