@@ -75,8 +75,9 @@ var emptyInTheLab = map[string]string{
 	"efs_stunnel_node_forbidden":                  "exists while a right is missing",
 	"efs_stunnel_manager_shared_volumes":          "exists while there is a SharedVolume",
 	"histogram_quantile(0.99, sum by (le, node) (rate(efs_stunnel_node_tunnel_request_duration_seconds_bucket[5m])))": noLanes,
-	"sum by (node) (efs_stunnel_node_tunnel_lanes)":                                                                   noLanes, "sum by (node) (efs_stunnel_node_tunnel_requests_waiting)": noLanes,
-	"efs_stunnel_nfs_server_disk_free_bytes": noServer, "efs_stunnel_nfs_server_disk_size_bytes": noServer,
+	"sum by (node) (efs_stunnel_node_tunnel_lanes)":                                                                   noLanes,
+	"sum by (node) (efs_stunnel_node_tunnel_requests_waiting)":                                                        noLanes,
+	"efs_stunnel_nfs_server_disk_free_bytes":                                                                          noServer, "efs_stunnel_nfs_server_disk_size_bytes": noServer,
 	"efs_stunnel_nfs_server_certificate_end_timestamp_seconds": noServer, "efs_stunnel_nfs_server_quotas_failing": noServer,
 	"topk(10, max by (namespace, persistentvolumeclaim) (efs_stunnel_volume_used_bytes / (efs_stunnel_volume_requested_bytes > 0)) > 1)": "no claim holds too much",
 }

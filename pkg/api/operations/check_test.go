@@ -13,7 +13,7 @@ func TestCheck(t *testing.T) {
 		"a setup passes":                       {func(*Operation) {}, ""},
 		"a gift passes":                        {func(o *Operation) { o.Adopt, o.GivenTo = true, "uid" }, ""},
 		"a gift that adopts nothing":           {func(o *Operation) { o.GivenTo = "uid" }, "only an adoption"},
-		"a gift to a claim with a newline":      {func(o *Operation) { o.Adopt, o.GivenTo = true, "a\nb" }, "claim that it is given to"},
+		"a gift to a claim with a newline":     {func(o *Operation) { o.Adopt, o.GivenTo = true, "a\nb" }, "claim that it is given to"},
 		"a release passes":                     {func(o *Operation) { o.Kind = Release }, ""},
 		"a cleanup with a duration passes":     {func(o *Operation) { o.Kind, o.Keep = Cleanup, "72h" }, ""},
 		"a restore passes":                     {func(o *Operation) { o.Kind, o.RestoreFrom = Restore, "uid" }, ""},
