@@ -222,7 +222,7 @@ func TestRefusalsDelayNoClaim(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		var urgent []types.UID
-		loop.queue = recording(&urgent)
+		loop.queue, loop.verdicts = recording(&urgent), queueTo(loop.syncVerdict)
 		whileRunning(t, loop.queue, func() {
 			whileRunning(t, loop.verdicts, func() {
 				again, err := loop.decide(t.Context(), uid)

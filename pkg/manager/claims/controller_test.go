@@ -132,11 +132,16 @@ func whileRunning(t *testing.T, q *queue.Queue[types.UID], do func()) {
 }
 
 func recording(keys *[]types.UID) *queue.Queue[types.UID] {
-	return queue.New(queue.Options{Name: "test", KeyName: "claim", FirstRetry: time.Second, Log: slog.New(slog.DiscardHandler)},
-		func(_ context.Context, uid types.UID) (time.Duration, error) {
-			*keys = append(*keys, uid)
-			return 0, nil
-		})
+	return queueTo(func(_ context.Context, uid types.UID) (time.Duration, error) {
+		*keys = append(*keys, uid)
+		return 0, nil
+	})
+}
+
+// queueTo makes a queue that may run in a bubble of synctest, when it is made there: a queue made outside has its
+// goroutines outside, which may not wake those in the bubble.
+func queueTo(sync queue.SyncFunc[types.UID]) *queue.Queue[types.UID] {
+	return queue.New(queue.Options{Name: "test", KeyName: "claim", FirstRetry: time.Second, Log: slog.New(slog.DiscardHandler)}, sync)
 }
 
 func addToCaches(t *testing.T, loop *Controller, object any) {
