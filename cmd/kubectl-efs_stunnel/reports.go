@@ -26,7 +26,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-const surveyPoll = 2 * time.Second
+// surveyPoll is the wait between two looks at a survey, each of which reads all claims and volumes: of a survey that
+// takes long, they become rare.
+var surveyPoll = wait.Backoff{Duration: 2 * time.Second, Factor: 1.3, Steps: 11, Cap: 30 * time.Second}
 
 func (p *plugin) usage() *cobra.Command {
 	all, now := false, false
@@ -77,7 +79,7 @@ func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace 
 		return before, nil
 	}
 	said := map[string]string{}
-	err = wait.PollUntilContextCancel(ctx, surveyPoll, true, func(ctx context.Context) (done bool, err error) {
+	err = surveyPoll.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, err error) {
 		if after, err = p.gather(ctx, false); err != nil {
 			return false, err
 		}

@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// cluster has a claim of 1 GiB with its volume, and the root claim of their file system.
+// withClaim has a claim of 1 GiB with its volume, and the root claim of their file system.
 func withClaim() *fake.Clientset {
 	const id = "fs-0123456789abcdef0"
 	_, root := volumes.RootObjects(id, 0, wellknown.Namespace)
@@ -123,5 +123,16 @@ func TestUsageNowOfATenantFails(t *testing.T) {
 	})
 	if got := invoke(t, client, "usage", "--now"); got.code != exitUnknown || !strings.Contains(got.stderr, "no right to list persistentvolumes in all namespaces, nor to list persistentvolumeclaims in namespace efs-stunnel") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestLongSurveyIsRarelyLookedAt: each look reads all claims and volumes of the cluster.
+func TestLongSurveyIsRarelyLookedAt(t *testing.T) {
+	looks, delay := 0, surveyPoll.DelayFunc()
+	for at := time.Duration(0); at < time.Hour; at += delay() {
+		looks++
+	}
+	if first := surveyPoll.DelayFunc()(); looks > 140 || first > 2*time.Second {
+		t.Errorf("%d looks in an hour, the second after %s; want at most 140, and 2s", looks, first)
 	}
 }
