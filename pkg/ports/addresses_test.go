@@ -29,6 +29,7 @@ func TestAddressOfAnotherFileSystemIsReported(t *testing.T) {
 		"the other one is in another VPC":                           {target: at("a", "10.0.0.4"), other: elsewhere},
 		"an address of its own":                                     {target: at("a", "10.0.0.5"), other: usable("fs-2")},
 		"mistyped in a pin":                                         {target: at("a", "10.0.0.5"), other: usable("fs-2"), pin: map[string]ports.Target{"fs-1": at("a", "10.0.0.4")}, want: true},
+		"a pin has it with the name of the other one, its copy":     {target: at("a", "10.0.0.5"), other: usable("fs-2"), pin: map[string]ports.Target{"fs-1": at("fs-2.efs.test", "10.0.0.4")}},
 		"two pins have it":                                          {target: at("a", "10.0.0.5"), other: usable("fs-2"), pin: map[string]ports.Target{"fs-1": at("a", "10.9.0.1"), "fs-0": at("b", "10.9.0.1")}, want: true},
 		"two pins have it for one server, which has two ids by it":  {target: at("a", "10.0.0.5"), other: usable("fs-2"), pin: map[string]ports.Target{"fs-1": at("a", "10.9.0.1"), "fs-0": at("a", "10.9.0.1")}},
 	}

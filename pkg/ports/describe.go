@@ -37,7 +37,7 @@ func (p *planner) describe(id string, target Target) Target {
 	}
 	target.PinnedOnly = p.isPinnedOnly(id, target)
 	if pinned {
-		target = target.merge(pin, listed)
+		target = target.merge(pin, listed && !leadsElsewhere(id, pin))
 	}
 	return target
 }
@@ -146,8 +146,14 @@ func (p *planner) canPin(key Key, port int) bool {
 	return true
 }
 
-// merge puts what is pinned over what is known, except for access points. Where the listing has the file system, its
-// other addresses stay for failover; where it does not, only the administrator's count.
+// leadsElsewhere reports whether a pin has the host name of another file system of EFS than its id says: a replica, or
+// what was restored.
+func leadsElsewhere(id string, pin Target) bool {
+	return slices.ContainsFunc(strings.Split(pin.DNSName, "."), func(label string) bool { return label != id && efs.CheckFileSystemID(label) == nil })
+}
+
+// merge puts what is pinned over what is known, except for access points. Where the listing has the server, its other
+// addresses stay for failover; where it does not, only the administrator's count.
 func (t Target) merge(pin Target, listed bool) Target {
 	t.Name = cmp.Or(pin.Name, t.Name)
 	t.DNSName = cmp.Or(pin.DNSName, t.DNSName)
@@ -180,7 +186,7 @@ func over[V any](below, above map[string]V) map[string]V {
 // reportAddresses reports targets with an address of another file system: it is mistyped in a pin, or it
 // was that of a deleted mount target, and AWS gave it to the next one. A server's certificate may be valid
 // for all file systems of a region, so new mounts would show the other one's data. Nothing is removed: the
-// administrator may have pinned the target to a copy of it.
+// administrator may have pinned the target to a copy of it, by a name of their own.
 func (p *planner) reportAddresses() {
 	owners := p.listedAddresses()
 	for _, id := range slices.Sorted(maps.Keys(p.table.Targets)) {
@@ -200,7 +206,7 @@ func (p *planner) reportAddresses() {
 // sameServer reports whether two targets name one server, which then has two ids on purpose.
 func (p *planner) sameServer(id, other string) bool {
 	name := p.table.Targets[id].DNSName
-	return name != "" && name == p.table.Targets[other].DNSName
+	return name != "" && name == p.table.Targets[other].DNSName || slices.Contains(strings.Split(name, "."), other)
 }
 
 // listedAddresses are the ids of the file systems that the listing has at each address: more than one

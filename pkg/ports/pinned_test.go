@@ -99,6 +99,8 @@ func TestTargetsFollow(t *testing.T) {
 	pinnedListed.Name, pinnedListed.DNSName, pinnedListed.IAM = "pinned", "pin.example.com", true
 	pinnedListed.AddressBySubnet = addresses("subnet-a", "192.168.0.4")
 	pinnedListed.Unknown = unknown(map[string]any{"owner": "x", "note": "z"})
+	pinToCopy, pinnedToCopy := pin, pinnedListed
+	pinToCopy.DNSName, pinnedToCopy.DNSName, pinnedToCopy.AddressByZone = "fs-2.efs.test", "fs-2.efs.test", nil
 	dualStack, onlyIPv6 := copyOf(shared), copyOf(shared)
 	dualStack.MountTargets[0].IPv6 = addresses("", "fd00::4")[""]
 	onlyIPv6.MountTargets[0].Address, onlyIPv6.MountTargets[0].IPv6 = netip.Addr{}, addresses("", "fd00::4")[""]
@@ -130,6 +132,7 @@ func TestTargetsFollow(t *testing.T) {
 		"nothing when there is no listing":               {want: old},
 		"it but keep addresses when it has none":         {listing: efs.Listing{FileSystems: []efs.FileSystem{bare}}, want: keptAddresses},
 		"what is pinned over what is listed":             {listing: with(efs.Deleted), pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pin}}, want: pinnedListed},
+		"what is pinned alone when that is a copy":       {listing: with(efs.Deleted), pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pinToCopy}}, want: pinnedToCopy},
 		"it with both addresses of a mount target":       {listing: only(dualStack), want: followedBoth},
 		"it also when a new family is being updated":     {listing: only(updating), want: followedBoth},
 		"it when there is only IPv6":                     {listing: only(onlyIPv6), want: followedIPv6},
