@@ -50,7 +50,7 @@ func addConditions(fresh map[string]string) error {
 	for title, part := range map[string]string{
 		"types of conditions":          renderTypes(meanings),
 		"reasons of conditions":        renderReasons(meanings),
-		"causes of claims and volumes": renderCauses(words, meanings, status.CauseRemedy),
+		"causes of claims and volumes": renderCauses(words, meanings, remedyOfCause),
 		"causes of TunnelUnhealthy":    renderCauses(tunnels, meaningsOf(tunnels), tunnelspec.ProbeRemedy),
 	} {
 		if err := insert(fresh, conditionsPage, title, part); err != nil {
@@ -102,6 +102,13 @@ func typesOf(reason string) string {
 	}
 	slices.Sort(types)
 	return strings.Join(slices.Compact(types), ", ")
+}
+
+func remedyOfCause(cause string) string {
+	if status.IsProgress(cause) {
+		return "nothing: it ends by itself"
+	}
+	return status.CauseRemedy(cause)
 }
 
 // renderCauses makes a table of the constants that have a remedy.

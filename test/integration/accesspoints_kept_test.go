@@ -256,7 +256,7 @@ func TestAccessPointDeletedInAWSIsReported(t *testing.T) {
 	volume, point := f.waitForPoint(claim)
 	f.writeFile(point.Path)
 	f.EFS.RemoveAccessPoint(point.ID)
-	f.waitForEvent(volume, wellknown.EventVolumeFailedDelete, "access point "+point.ID, "was deleted in AWS", point.Path)
+	f.waitForEvent(volume, wellknown.EventAccessPointMissing, "access point "+point.ID, "was deleted in AWS", point.Path)
 	f.expectFile(point.Path)
 	f.deleteClaims(claim)
 	f.waitForPointDeleted(claim, point, portOption(volume))

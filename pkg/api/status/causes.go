@@ -16,7 +16,8 @@ const (
 	VolumeRefused      = "VolumeRefused"      // the volume cannot be created
 	CleanupFailed      = "CleanupFailed"      // a mount Job could not remove the directory, or may not
 	EntryFailed        = "EntryFailed"        // a mount Job could not enter the volume's owner or size in the ledger of its file system
-	AccessPointFailed  = "AccessPointFailed"  // the access point cannot be created, deleted or used
+	AccessPointFailed  = "AccessPointFailed"  // the access point cannot be created or deleted
+	AccessPointMissing = "AccessPointMissing" // it was deleted in AWS: pods cannot mount the volume, whose directory is there
 	NotAdopted         = "NotAdopted"         // a volume of the original system is in the way
 
 	// Nothing is wrong with a claim of these.
@@ -41,6 +42,7 @@ var causeRemedies = map[string]string{
 	CleanupFailed:      "do what the message says; it is retried",
 	EntryFailed:        "do what the message says; it is retried, and pods use the volume meanwhile",
 	AccessPointFailed:  "do what the message says: usually a permission of the manager's AWS role, or the limit of access points; it is retried",
+	AccessPointMissing: "make a volume of the directory, or the access point again: kubectl efs-stunnel rebuild --access-points says how",
 	NotAdopted: "kubectl describe pv of the volume that the message names says why; if its data is not needed, delete its object, " +
 		"else set this volume's policy to Retain",
 }

@@ -15,7 +15,7 @@ const (
 	EventTableFull           = "TableFull"          // on the ConfigMap: a target has no port, because the table would exceed 900 KiB; the others are served
 	EventTableNotStored      = "TableNotStored"     // on the ConfigMap: the apiserver refuses the table; the stored one stays in force, and what is new waits
 	EventIdentityLooksWrong  = "IdentityLooksWrong" // on the ConfigMap: the listed file systems seem to be another account's or region's; the table stays as it is
-	EventPortConflict        = "PortConflict"       // on the ConfigMap, volume: a port that was asked for is in use, or a NodePort Service can take assigned ones
+	EventPortConflict        = "PortConflict"       // on the ConfigMap, volume: a port that was asked for is in use, or a NodePort Service can take assigned ones; of a volume: its port is another file system's, whose data its pods would see
 	EventAddressConflict     = "AddressConflict"    // on the ConfigMap: two file systems have one address, so one of them may lead to the other's data
 	EventAuthorityEnds       = "AuthorityEnds"      // on the ConfigMap: the certificate authority of a target has ended, or will within 30 days
 	EventServerRefused       = "ServerRefused"      // on the Service, ConfigMap: the Service of an NFS server is not used; the message says why
@@ -46,6 +46,7 @@ const (
 	EventFileSystemGone       = "FileSystemGone"
 	EventVolumeFailedDelete   = "VolumeFailedDelete"   // on the volume: it could not be cleaned up, or can never be. The message says what to do
 	EventVolumeEntryFailed    = "VolumeEntryFailed"    // on the volume: its owner or its size could not be entered in the ledger of its file system; pods use it meanwhile. The message says what to do
+	EventAccessPointMissing   = "AccessPointMissing"   // on the volume: its access point was deleted in AWS, so pods cannot mount it; its directory is there. The message says where
 	EventSharedVolumeRepaired = "SharedVolumeRepaired" // on the SharedVolume: its claim or volume was edited or deleted, and was put right. Find out who edits it
 	EventVolumeAdopted        = "VolumeAdopted"        // on the volume, Normal: a volume of the original system is now managed like all others
 	EventVolumeDeleteSkipped  = "VolumeDeleteSkipped"  // on the volume, Warning, Normal: it is deleted, and its directory or access point stays; the message says why

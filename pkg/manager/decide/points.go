@@ -69,7 +69,7 @@ func (p *volumePlanner) isPointDeleted() bool {
 // checkPoint reports that pods cannot reach the volume's directory any more, although it is there.
 func (p *volumePlanner) checkPoint() {
 	if v := p.volume; v.AccessPointID != "" && p.Points.IsMissing(v.FileSystemID, v.AccessPointID) {
-		p.warn(status.AccessPointFailed, "access point", fmt.Sprintf("access point %s of file system %s was deleted in AWS, so that pods cannot mount the volume: "+
+		p.warn(status.AccessPointMissing, "access point", fmt.Sprintf("access point %s of file system %s was deleted in AWS, so that pods cannot mount the volume: "+
 			"the data is in %s; make a volume of that directory", v.AccessPointID, v.FileSystemID, v.Path))
 		p.Unsettled = true
 	}

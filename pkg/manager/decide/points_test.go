@@ -159,7 +159,7 @@ func TestAccessPointOfReleasedVolume(t *testing.T) {
 			v.Policy = corev1.PersistentVolumeReclaimRetain
 		}, ""},
 		"cannot be deleted": {released, fakePoints{problem: Verdict{status.AccessPointFailed, "throttled"}}, func(*Volume) {}, "point AccessPointFailed"},
-		"is missing":        {corev1.VolumeBound, fakePoints{missing: true}, func(*Volume) {}, " AccessPointFailed"},
+		"is missing":        {corev1.VolumeBound, fakePoints{missing: true}, func(*Volume) {}, " AccessPointMissing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

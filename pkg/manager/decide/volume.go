@@ -266,8 +266,11 @@ func FailureOf(o operations.Operation) string {
 
 // EventOf returns the reason of the warnings on a volume that has a cause.
 func EventOf(cause string) string {
-	if cause == status.EntryFailed {
+	switch cause {
+	case status.EntryFailed:
 		return wellknown.EventVolumeEntryFailed
+	case status.AccessPointMissing:
+		return wellknown.EventAccessPointMissing
 	}
 	return wellknown.EventVolumeFailedDelete
 }
