@@ -158,7 +158,7 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 			key, p.in.Range.Base, p.in.Range.Base+p.in.Range.Count-1)
 	case newcomer && !p.reserveBytes(key):
 		p.report(Event{Reason: wellknown.EventTableFull, FileSystem: key.FileSystem, AccessPoint: key.AccessPoint}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
-			"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
+			"take targets without volumes out of it, once --file-system-ids or --file-system-tags keep them out",
 			key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
 	default:
 		p.assign(key, p.unused[0])

@@ -183,7 +183,7 @@ func exclusion(s targets.Snapshot) []notice {
 func notStored(err error) notice {
 	return condition("not stored "+awserrors.Cause(err), wellknown.EventTableNotStored, fmt.Sprintf(
 		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Correct what the apiserver "+
-			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err))
+			"says; if the ConfigMap is too large, take other keys out of it, or targets without volumes, once --file-system-ids or --file-system-tags keep them out", err))
 }
 
 // fileSystemConditions are about single file systems, those with one cause in one: there can be a

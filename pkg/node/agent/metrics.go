@@ -95,7 +95,7 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		up: desc("tunnel_up", "1 while NFS calls through the tunnel are answered: over a new connection or, if those fail, over an open one while clients have any. Absent while the latest result of a probe is older than three intervals (45 s), so that it says nothing.", "tunnel"),
 		newFailing: desc("tunnel_new_connections_failing",
 			"1 while NFS calls over new connections are not answered, whether or not open ones go on; absent like tunnel_up.", "tunnel"),
-		listening: desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
+		listening: desc("tunnel_listening", "1 while the tunnel's port is open and its process runs as it is configured; 0 also while stunnel, which has refused a change, serves as before.", "tunnel"),
 		standby:   desc("tunnel_standby", "1 while the pod is not ready yet and tests the tunnel beside another pod that has its port.", "tunnel"),
 		hijacked:  desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel. One that volumes use is checked at least every 3 minutes, an unused one only when a mount or a mount Job connects. The component admission prevents it.", "tunnel"),
 		active:    desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),

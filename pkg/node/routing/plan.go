@@ -97,7 +97,7 @@ const (
 	NoHostName        Reason = "NoHostName"        // the DNS name to verify the server's certificate with is unknown. Write dns_name in the pinned table, or set the agent's --aws-region
 	ClientCertificate Reason = "ClientCertificate" // it has iam or is an access point, and its client certificate cannot be made. The message says what is missing: usually credentials or the region
 	BadValue          Reason = "BadValue"          // a value cannot be written into stunnel's configuration. Correct the table
-	Missing           Reason = "Missing"           // the table no longer has the target; its tunnel stays while volumes are mounted, in this pod only. Pin it, have it discovered again, or delete its pods
+	Missing           Reason = "Missing"           // the table no longer has the target; its tunnel stays while volumes are mounted, in this pod only. Pin it or have it discovered again; or delete the pods that use its volumes, never the agent's
 )
 
 // awaitingCertificate is a reason inside of this package only: the target is not reported.
