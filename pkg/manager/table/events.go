@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,10 +53,10 @@ type reporter struct {
 // report takes all conditions that hold. It returns whether one has changed.
 func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) (changed bool) {
 	var found []status.Condition
-	of := map[status.Reference]notice{}
+	about := map[[2]any]runtime.Object{} // by reference and detail
 	for _, n := range notices {
 		if !n.happened {
-			found, of[n.Reference()] = append(found, n.Condition), n
+			found, about[[2]any{n.Reference(), n.Detail}] = append(found, n.Condition), n.about
 			continue
 		}
 		r.Log.InfoContext(ctx, "discovery recorded an event", "reason", n.Reason, "message", n.Message)
@@ -65,12 +64,12 @@ func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices 
 			r.Events.Event(object, corev1.EventTypeNormal, n.Reason, events.Cut(n.Message))
 		}
 	}
-	changes := r.set.Update(time.Now(), found)
+	changes := r.set.Update(r.Now(), found)
 	events.Conditions{
 		Events: r.Events,
 		Log:    func(status.Subject) *slog.Logger { return r.Log },
 		Objects: func(c status.Condition) ([]runtime.Object, map[string]string) {
-			return r.objects(notice{Condition: c, about: of[c.Reference()].about}, table), nil
+			return r.objects(notice{Condition: c, about: about[[2]any{c.Reference(), c.Detail}]}, table), nil
 		},
 	}.Report(ctx, changes)
 	holding := r.set.Conditions()

@@ -122,7 +122,7 @@ func TestReporter(t *testing.T) { synctest.Test(t, testReporter) }
 func testReporter(t *testing.T) {
 	var log bytes.Buffer
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{Options: Options{Namespace: namespace, Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	r := &reporter{Options: Options{Namespace: namespace, Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}}
 	recorded := func() (all []string) {
 		for len(recorder.Events) > 0 {
 			all = append(all, <-recorder.Events)
@@ -166,5 +166,27 @@ func testReporter(t *testing.T) {
 	r.report(t.Context(), table, []notice{failed("long", strings.Repeat("é", 1000))})
 	if got := recorded(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {
 		t.Errorf("a long message: %q", got)
+	}
+}
+
+// TestEventsAreOfTheirObjects also where two conditions have one reason.
+func TestEventsAreOfTheirObjects(t *testing.T) {
+	recorder := record.NewFakeRecorder(100)
+	recorder.IncludeObject = true
+	r := &reporter{Options: Options{Namespace: namespace, Events: recorder, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+	var notices []notice
+	for _, kind := range []string{"Service", "Secret"} {
+		n := condition(kind, wellknown.EventServerRefused, "of the "+kind)
+		n.about = &corev1.ObjectReference{APIVersion: "v1", Kind: kind}
+		notices = append(notices, n)
+	}
+	r.report(t.Context(), nil, notices)
+	for len(recorder.Events) > 0 {
+		event := <-recorder.Events
+		for _, kind := range []string{"Service", "Secret"} {
+			if strings.Contains(event, "kind="+kind) && !strings.Contains(event, "of the "+kind) {
+				t.Errorf("%s has %q", kind, event)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -29,7 +30,7 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 	}
 	recorder := record.NewFakeRecorder(10)
 	recorder.IncludeObject = true
-	r := &reporter{Options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}}
+	r := &reporter{Options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
 	for range 2 { // no event is repeated
 		r.report(t.Context(), s.table.object, options().plan(s).notices)
 	}

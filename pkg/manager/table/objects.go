@@ -27,8 +27,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
-// missingInterval is the time between two tries to write objects while their definitions are not installed.
-const missingInterval = 5 * time.Minute
+// objectsInterval is the time between two looks at what changes without an event: the clock, whether the objects'
+// definitions are installed, and whether another installation is gone.
+const objectsInterval = time.Minute
 
 // objectsMemory has the objects as they were last read or written. Only the loop of objects uses it.
 type objectsMemory struct {
@@ -56,20 +57,20 @@ func (c *Controller) syncObjects(ctx context.Context, _ string) (again time.Dura
 	err = c.writeObjects(ctx)
 	if !apierrors.IsNotFound(err) {
 		c.objects.missing = false
-		return 0, err
+		return objectsInterval, err
 	}
 	if !c.objects.missing {
 		c.options.Log.Warn("file systems are not shown as objects: their definitions are not installed")
 	}
 	c.objects = objectsMemory{missing: true}
-	return missingInterval, nil
+	return objectsInterval, nil
 }
 
 func (c *Controller) writeObjects(ctx context.Context) error {
 	if err := c.readObjects(ctx); err != nil {
 		return err
 	}
-	now, holding := time.Now(), c.holding()
+	now, holding := c.options.Now(), c.holding()
 	fileSystems, all := c.shown.Load().fileSystems(c.Snapshot(), holding, c.objects.fileSystems, now)
 	for id, fs := range fileSystems {
 		c.keepTasks(id, fs.Conditions)
@@ -112,12 +113,12 @@ func (c *Controller) withoutForeign(ctx context.Context, wanted map[string]v1alp
 		if _, isWanted := wanted[id]; !isWanted {
 			continue
 		}
+		c.objects.known = false // it is read again each time, because it may be deleted
 		if err == nil && namespaces[owner] == nil {
 			errs = append(errs, c.deleteObject(ctx, id, objects.OnlyThis(object)))
 			continue
 		}
 		delete(wanted, id)
-		c.objects.known = false // it is read again each time, because it may be deleted
 		if c.objects.reported[id] != owner {
 			c.objects.reported[id] = owner
 			c.options.Log.Warn("object of a file system is another installation's, and left alone", "fileSystem", id, "namespace", owner)
@@ -240,7 +241,7 @@ func (c *Controller) holding() map[status.Subject][]status.Condition {
 	}
 	if c.options.ClockWrong != nil {
 		if why := c.options.ClockWrong(); why != "" {
-			add(status.Condition{Subject: installation, Reason: status.ClockWrong, Message: why, Since: time.Now()})
+			add(status.Condition{Subject: installation, Reason: status.ClockWrong, Message: why, Since: c.options.Now()})
 		}
 	}
 	c.tasks.Range(func(_, found any) bool {

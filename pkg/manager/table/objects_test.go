@@ -33,11 +33,11 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.FileSystems(): "FileSystemList", v1alpha1.Installations(): "InstallationList",
 	})
-	c := &Controller{options: Options{Namespace: namespace, Dynamic: client, Leader: "leader", Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}}
+	c := &Controller{options: Options{Namespace: namespace, Dynamic: client, Leader: "leader", Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100), Now: apiserverTime}}
 	c.client = kubefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 	c.queue = newQueue()
 	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
-		r.Events, r.Log = c.options.Events, c.options.Log
+		r.Events, r.Log, r.Now = c.options.Events, c.options.Log, c.options.Now
 	}
 	pinned := map[string]ports.Target{"nas-1": target(20491)}
 	c.shown.Store(&plan{table: *tableOf(map[string]ports.Target{"fs-1": target(20490), "nas-1": target(20491)}), pinned: pinned})
@@ -45,13 +45,16 @@ func showing(t *testing.T) (*Controller, *fake.FakeDynamicClient) {
 	return c, client
 }
 
+// apiserverTime is not the machine's time.
+func apiserverTime() time.Time { return time.Now().Add(-time.Hour) }
+
 func newQueue() *queue.Queue[string] {
 	return queue.New(queue.Options{Name: "test", KeyName: "key", Log: slog.New(slog.DiscardHandler)}, func(context.Context, string) (time.Duration, error) { return 0, nil })
 }
 
 func syncAll(t *testing.T, c *Controller) {
 	t.Helper()
-	if again, err := c.syncObjects(t.Context(), ""); again != 0 || err != nil {
+	if again, err := c.syncObjects(t.Context(), ""); again != objectsInterval || err != nil {
 		t.Fatalf("got %v, %v", again, err)
 	}
 }
@@ -178,9 +181,16 @@ func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
 	if err := c.client.CoreV1().Namespaces().Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	syncAll(t, c)
+	client.ClearActions()
+	for range 3 {
+		syncAll(t, c)
+	}
 	if got := fileSystemOf(t, client, "fs-1").Port; got != 20490 {
 		t.Errorf("got port %d of what is left over", got)
+	}
+	deletions := slices.DeleteFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "delete" })
+	if len(deletions) != 1 {
+		t.Errorf("%d deletions, want one: the second would be of our own", len(deletions))
 	}
 }
 
@@ -219,6 +229,11 @@ func TestTasksAreConditions(t *testing.T) {
 	if got := falseOf(get[v1alpha1.Installation](t, client, v1alpha1.Installations(), namespace).Status.Conditions); !slices.Equal(got, []string{"ClockRight ClockWrong"}) {
 		t.Errorf("got %q", got)
 	}
+	for _, c := range get[v1alpha1.Installation](t, client, v1alpha1.Installations(), namespace).Status.Conditions {
+		if time.Since(c.LastTransitionTime.Time) < 30*time.Minute {
+			t.Errorf("%s has the time of this machine", c.Type)
+		}
+	}
 	next.TaskEnded("fs-1", status.Swept, nil)
 	syncAll(t, next)
 	if got := falseOf(fileSystemOf(t, client, "fs-1").Conditions); len(got) > 0 {
@@ -232,7 +247,7 @@ func TestMissingDefinitionsAreSaidOnce(t *testing.T) {
 	notFound := error(apierrors.NewNotFound(v1alpha1.FileSystems().GroupResource(), ""))
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return notFound != nil, nil, notFound })
 	for range 2 {
-		if again, err := c.syncObjects(t.Context(), ""); again != missingInterval || err != nil || !c.objects.missing {
+		if again, err := c.syncObjects(t.Context(), ""); again != objectsInterval || err != nil || !c.objects.missing {
 			t.Errorf("got %v, %v", again, err)
 		}
 	}
@@ -241,7 +256,7 @@ func TestMissingDefinitionsAreSaidOnce(t *testing.T) {
 	fileSystemOf(t, client, "fs-1")
 	notFound = errors.New("no apiserver")
 	c.objects = objectsMemory{}
-	if again, err := c.syncObjects(t.Context(), ""); again != 0 || err == nil {
-		t.Errorf("got %v, %v", again, err)
+	if _, err := c.syncObjects(t.Context(), ""); err == nil {
+		t.Error("got no error")
 	}
 }
