@@ -38,6 +38,7 @@ import (
 type Options struct {
 	Namespace   string // that questions are reserved for
 	Provisioner string
+	Now         func() time.Time // the apiserver's time
 	Metrics     prometheus.Registerer
 	Log         *slog.Logger
 }
@@ -92,7 +93,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // round binds the claims of late volumes. What fails, the next round or the binder does.
 func (c *Controller) round(ctx context.Context) error {
-	late := c.late(time.Now())
+	late := c.late(c.options.Now())
 	if len(late) == 0 {
 		return nil
 	}

@@ -29,9 +29,12 @@ func newController(t *testing.T, client *fake.Clientset) *Controller {
 		t.Fatal(err)
 	}
 	return New(client, all, Options{
-		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, Now: apiserverTime, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 }
+
+// apiserverTime is not the machine's time.
+func apiserverTime() time.Time { return time.Now().Add(-10 * time.Minute) }
 
 // running is a controller with a volume in its caches that was created now, and with the questions that it asks.
 type running struct {
@@ -44,7 +47,7 @@ type running struct {
 
 func start(t *testing.T, existing ...*corev1.PersistentVolume) *running {
 	volume, claim := pair()
-	volume.CreationTimestamp = metav1.Now()
+	volume.CreationTimestamp = metav1.NewTime(apiserverTime())
 	client := fake.NewClientset(volume, claim)
 	r := &running{newController(t, client), client, t, volume, nil}
 	r.store(r.Controller.caches.Claims, claim)

@@ -148,7 +148,7 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	}
 	if o.FinishBinding {
 		l.Binding = binding.New(cmp.Or(o.BindingClient, client), l.Caches, binding.Options{
-			Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, Metrics: o.Metrics, Log: o.Log,
+			Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, Now: o.Now, Metrics: o.Metrics, Log: o.Log,
 		})
 	}
 	l.connect()
