@@ -150,8 +150,14 @@ func (c *Controller) sync(ctx context.Context, k key) (again time.Duration, err 
 		return again, err
 	}
 	c.fail(k, decide.Verdict{Cause: status.AccessPointFailed, Message: awserrors.Message(err) + ". " + awserrors.Advice(err)})
-	if awserrors.Reason(err) == awserrors.Throttled {
+	switch reason := awserrors.Reason(err); {
+	case reason == awserrors.Throttled:
 		return c.pause(), nil
+	case reason == awserrors.NotFound && k.call == listCall: // who needs the listing later adds it again
+		c.mu.Lock()
+		delete(c.known.listed, k.name)
+		c.mu.Unlock()
+		return 0, nil
 	}
 	return 0, err
 }

@@ -334,3 +334,31 @@ func TestWithoutAccessPointsNothingIsCalled(t *testing.T) {
 		}
 	})
 }
+
+// TestFileSystemThatIsGoneIsListedNoMore until its access points are needed again.
+func TestFileSystemThatIsGoneIsListedNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &fakeAPI{answer: func(call string, n int) error {
+			if call == listCall && n > 1 {
+				return &smithy.GenericAPIError{Code: "FileSystemNotFound"}
+			}
+			return nil
+		}}
+		c := run(t, api, func(o *Options) { o.FileSystems = func() []string { return []string{fs1} } })
+		synctest.Wait()
+		if !c.IsMissing(fs1, "fsap-1") {
+			t.Error("an access point that is not listed is not missing")
+		}
+		<-time.After(24 * time.Hour)
+		if c.IsMissing(fs1, "fsap-1") || api.called(listCall) != 2 {
+			t.Errorf("%d listings in a day; missing: %v", api.called(listCall), c.IsMissing(fs1, "fsap-1"))
+		}
+		if gid, why := c.GID(fs1, "pvc-1", 1000, 1003); gid != 0 || !strings.Contains(why, "--aws-region") {
+			t.Errorf("got %d, %q", gid, why)
+		}
+		synctest.Wait()
+		if api.called(listCall) != 3 {
+			t.Errorf("%d listings after one was asked for", api.called(listCall))
+		}
+	})
+}
