@@ -41,6 +41,7 @@ type Controller struct {
 	client       kubernetes.Interface
 	gatherer     *observe.Gatherer
 	measurements measurements
+	counted      sync.Map // cache.ObjectName of claims of which what was counted is not recorded
 	writes       *rate.Limiter
 	queue        *queue.Queue[cache.ObjectName]
 }
@@ -104,19 +105,25 @@ func (c *Controller) Counted(fileSystemID string, counted []operations.Usage, at
 	for _, volume := range c.gatherer.Caches.VolumesOnFileSystem(fileSystemID) {
 		_, path, _ := caches.DirectoryOf(volume)
 		paths[path] = true
-		if ref := volume.Spec.ClaimRef; ref != nil && changed[path] {
-			c.queue.Add(cache.ObjectName{Namespace: ref.Namespace, Name: ref.Name})
+		if ref := volume.Spec.ClaimRef; ref != nil && changed[path] && c.queue.Running() {
+			key := cache.ObjectName{Namespace: ref.Namespace, Name: ref.Name}
+			c.counted.Store(key, nil)
+			c.queue.Add(key)
 		}
 	}
 	c.measurements.keepOnly(fileSystemID, paths)
 }
 
-// Busy reports whether claims wait for what was counted in their directories to be recorded.
-func (c *Controller) Busy() bool { return c.queue.Len() > 0 }
+// Busy reports whether claims wait for what was counted in their directories to be recorded: until the first try.
+func (c *Controller) Busy() (busy bool) {
+	c.counted.Range(func(any, any) bool { busy = true; return false })
+	return busy
+}
 
 // sync records what a claim's directory holds, if that has changed, and reports once when it is more than
 // the claim requests: the record remembers that, so that no other leader repeats it.
 func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (again time.Duration, err error) {
+	defer c.counted.Delete(key)
 	claim := c.gatherer.Caches.ClaimNamed(key.Namespace, key.Name)
 	if claim == nil {
 		return 0, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -227,3 +228,28 @@ efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="recorded"}
 type always struct{ collector }
 
 func (a always) Collect(metrics chan<- prometheus.Metric) { a.collectAll(metrics) }
+
+// TestSurveyIsBusyUntilClaimsAreRecorded: a client that has asked for the survey reads the claims then.
+func TestSurveyIsBusyUntilClaimsAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t)
+		l.writes = rate.NewLimiter(rate.Every(time.Minute), 1)
+		l.bind("data", "/team/data")
+		l.bind("other", "/team/other")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		synctest.Wait()
+		l.Counted(fileSystem, []operations.Usage{{Path: "/team/data", Bytes: 4096}, {Path: "/team/other", Bytes: 4096}}, now)
+		<-time.After(time.Second)
+		written, busy := len(l.client.Actions()), l.Busy()
+		<-time.After(time.Minute)
+		if written != 1 || !busy || l.Busy() {
+			t.Errorf("%d written after a second, busy %v, and %v after a minute", written, busy, l.Busy())
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
