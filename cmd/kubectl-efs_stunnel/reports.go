@@ -26,8 +26,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// surveyPoll is the wait between two looks at a survey, each of which reads all claims and volumes: of a survey that
-// takes long, they become rare.
+// surveyPoll is the wait between two looks at a survey, which become rare: each reads all claims and volumes.
 var surveyPoll = wait.Backoff{Duration: 2 * time.Second, Factor: 1.3, Steps: 11, Cap: 30 * time.Second}
 
 func (p *plugin) usage() *cobra.Command {
