@@ -15,7 +15,7 @@ const (
 	CloneFailed        = "CloneFailed"        // a clone Job could not copy the volume
 	VolumeRefused      = "VolumeRefused"      // the volume cannot be created
 	CleanupFailed      = "CleanupFailed"      // a mount Job could not remove the directory, or may not
-	EntryFailed        = "EntryFailed"        // a mount Job could not enter the volume's owner or size in the ledger of its file system
+	EntryFailed        = "EntryFailed"        // a mount Job could not enter the volume's owner or size in the ledger of its file system, or the apiserver refuses a change of it
 	AccessPointFailed  = "AccessPointFailed"  // the access point cannot be created or deleted
 	AccessPointMissing = "AccessPointMissing" // it was deleted in AWS: pods cannot mount the volume, whose directory is there
 	NotAdopted         = "NotAdopted"         // a volume of the original system is in the way

@@ -45,7 +45,7 @@ const (
 	// left the table, and its volumes can be deleted.
 	EventFileSystemGone       = "FileSystemGone"
 	EventVolumeFailedDelete   = "VolumeFailedDelete"   // on the volume: it could not be cleaned up, or can never be. The message says what to do
-	EventVolumeEntryFailed    = "VolumeEntryFailed"    // on the volume: its owner or its size could not be entered in the ledger of its file system; pods use it meanwhile. The message says what to do
+	EventVolumeEntryFailed    = "VolumeEntryFailed"    // on the volume: its owner or its size could not be entered in the ledger of its file system, or its object not be changed; pods use it meanwhile. The message says what to do
 	EventAccessPointMissing   = "AccessPointMissing"   // on the volume: its access point was deleted in AWS, so pods cannot mount it; its directory is there. The message says where
 	EventSharedVolumeRepaired = "SharedVolumeRepaired" // on the SharedVolume: its claim or volume was edited or deleted, and was put right. Find out who edits it
 	EventVolumeAdopted        = "VolumeAdopted"        // on the volume, Normal: a volume of the original system is now managed like all others

@@ -67,12 +67,12 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 		c.options.Points.Delete(change.Point, change.ID)
 		return nil
 	case decide.AdoptVolume:
-		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))
+		return c.reported(change.Object, wellknown.EventVolumeEntryFailed, c.adopt(ctx, change.Object))
 	case decide.DeleteVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.delete(ctx, s, change))
 	case decide.AddFinalizer:
 		err := objects.Patch(ctx, c.client, change.Object, objects.Metadata("finalizers", []string{wellknown.FinalizerVolume}))
-		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, err)
+		return c.reported(change.Object, wellknown.EventVolumeEntryFailed, err)
 	case decide.RemoveFinalizer:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.removeFinalizer(ctx, change.Object, change.MakerJobs))
 	case decide.ExpandVolume:

@@ -62,10 +62,10 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"deletion of what was changed": {decide.DeleteVolume{Object: object}, "delete", errChanged, ""},
 		"deletion not answered":        {decide.DeleteVolume{Object: object}, "delete", errUnreachable, ""},
 		"deletion, the end denied":     {decide.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
-		"adoption denied":              {decide.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption denied":              {decide.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeEntryFailed},
 		"adoption of what was changed": {decide.AdoptVolume{Object: object}, "patch", errChanged, ""},
 		"note of a gift denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeEntryFailed}, "patch", errDenied, wellknown.EventVolumeEntryFailed},
-		"note of a size denied":        {decide.Annotate{Object: object, Reason: wellknown.EventVolumeResizeFailed}, "patch", errDenied, wellknown.EventVolumeResizeFailed},
+		"a new finalizer denied":       {decide.AddFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeEntryFailed},
 		"note without a reason denied": {decide.Annotate{Object: object}, "patch", errDenied, ""},
 		"finalizer denied":             {decide.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {

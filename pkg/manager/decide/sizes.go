@@ -43,7 +43,7 @@ func (p *volumePlanner) limit() (entered bool) {
 		p.await(last)
 	case last.done(), isVain:
 		size := map[string]any{wellknown.AnnotationRecordedSize: strconv.FormatInt(wanted, 10)}
-		p.add(Annotate{v.Object, size, wellknown.EventVolumeResizeFailed})
+		p.add(Annotate{v.Object, size, wellknown.EventVolumeEntryFailed})
 	case !p.Targets.Servers[v.FileSystemID]:
 		return true
 	case !p.inJob && !slices.ContainsFunc(p.Pending, func(other Pending) bool { return other.Operation.Volume == v.Name }):

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -266,20 +267,13 @@ func FailureOf(o operations.Operation) string {
 
 // EventOf returns the reason of the warnings on a volume that has a cause.
 func EventOf(cause string) string {
-	switch cause {
-	case status.EntryFailed:
-		return wellknown.EventVolumeEntryFailed
-	case status.AccessPointMissing:
-		return wellknown.EventAccessPointMissing
-	}
-	return wellknown.EventVolumeFailedDelete
+	return cmp.Or(map[string]string{
+		status.EntryFailed: wellknown.EventVolumeEntryFailed, status.AccessPointMissing: wellknown.EventAccessPointMissing,
+	}[cause], wellknown.EventVolumeFailedDelete)
 }
 
 func since(object *corev1.PersistentVolume) time.Time {
-	if object.DeletionTimestamp != nil {
-		return object.DeletionTimestamp.Time
-	}
-	return object.CreationTimestamp.Time
+	return cmp.Or(object.DeletionTimestamp, &object.CreationTimestamp).Time
 }
 
 // takesBack reports whether an operation makes a volume an owner again after its cleanup had begun.
