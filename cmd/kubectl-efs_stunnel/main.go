@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -113,6 +114,8 @@ func (p *plugin) root() *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl efs-stunnel"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: refuseEmpty,
 	}
 	flags := command.PersistentFlags()
 	p.flags.AddFlags(flags)
@@ -125,6 +128,21 @@ func (p *plugin) root() *cobra.Command {
 	command.AddCommand(p.status(), p.doctor(), p.usage(), p.collect(), p.preflight(), p.dashboard(), p.translate(), p.trash(), p.owners(), p.rebuild(), p.importDirectories())
 	withoutArguments(command)
 	return command
+}
+
+// refuseEmpty refuses a flag of a command that is given and empty, as by a variable of a script that is not set: without
+// the flag, a command may be about everything.
+func refuseEmpty(command *cobra.Command, _ []string) (err error) {
+	command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if f.Changed && (len(values) == 0 || slices.Contains(values, "")) {
+			err = fmt.Errorf("--%s is empty: want a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // withoutArguments has the commands below one refuse arguments, and complete none, unless they say otherwise.

@@ -96,6 +96,10 @@ func TestTrashIsEmptied(t *testing.T) {
 		"a claim of another cluster": {[]string{"--claim", foreign.ClaimUID, "--yes"}, "", "123", exitUnknown, "nothing of " + foreign.ClaimUID},
 		"nothing chosen":             {[]string{"--yes"}, "", "123", exitUnknown, "want --all, --namespace or --claim"},
 		"all and a namespace":        {[]string{"--all", "-n", "team", "--yes"}, "", "123", exitUnknown, "neither --namespace nor --claim"},
+		"an empty claim":             {[]string{"-n", "team", "--claim", "", "--yes"}, "", "123", exitUnknown, "--claim is empty"},
+		"a claim and an empty one":   {[]string{"-n", "team", "--claim", "a,", "--yes"}, "", "123", exitUnknown, "--claim is empty"},
+		"an empty cluster":           {[]string{"--all", "--cluster", "", "--yes"}, "", "123", exitUnknown, "--cluster is empty"},
+		"an empty file system":       {[]string{"--all", "--file-system", "", "--yes"}, "", "123", exitUnknown, "--file-system is empty"},
 		"an unknown file system":     {[]string{"--all", "--file-system", "fs-1", "--yes"}, "", "123", exitUnknown, "not in the table: want " + testFS},
 	}
 	for name, tt := range tests {
