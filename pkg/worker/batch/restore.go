@@ -31,8 +31,10 @@ func (b *Batch) restore(ctx context.Context, op operations.Operation) (Outcome, 
 	if err := b.CheckUnshared(ctx, op, found, found.Others, "restore to a path of its own"); err != nil {
 		return Outcome{}, err
 	}
-	if found.Own != nil && found.Own.RestoredFrom != "" && found.Info != nil {
-		return DoneBy(Restored, operations.Result{GID: found.Own.GID}), b.dropOrphan(ctx, found.Own.RestoredFrom)
+	if own := found.Own; own != nil && own.RestoredFrom != "" && found.Info != nil {
+		if gone, err := b.dropOrphan(ctx, own.RestoredFrom); gone || err != nil {
+			return DoneBy(Restored, operations.Result{GID: own.GID}), err
+		}
 	}
 	if found.Info != nil {
 		return Outcome{}, fsroot.Refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", fsroot.Quote(op.Path))
@@ -155,11 +157,12 @@ func (b *Batch) moveOut(ctx context.Context, op operations.Operation, slot strin
 	return b.Place(ctx, op, "restore", b.Trash.Dir, slot)
 }
 
-func (b *Batch) dropOrphan(ctx context.Context, slot string) error {
+// dropOrphan drops the record of a directory that is not in the trash any more, and reports whether it is gone.
+func (b *Batch) dropOrphan(ctx context.Context, slot string) (gone bool, err error) {
 	if _, err := b.Trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return false, err
 	}
-	return b.Trash.DropRecord(ctx, slot)
+	return true, b.Trash.DropRecord(ctx, slot)
 }
 
 // makeVolume makes the directory of a volume, and those on the way to it.

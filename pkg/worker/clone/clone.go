@@ -108,8 +108,12 @@ func (c *clone) prepare(ctx context.Context) (published batch.Outcome, err error
 		if err != nil {
 			return err
 		}
-		if own := found.Own; own != nil && own.IsOf(c.op.Owner) && own.State == "" && found.Info != nil {
-			published = batch.DoneBy(batch.Cloned, operations.Result{GID: own.GID})
+		is, err := c.isPublished(found)
+		if err != nil {
+			return err
+		}
+		if is {
+			published = batch.DoneBy(batch.Cloned, operations.Result{GID: found.Own.GID})
 			note, err := dropPlace(ctx, b, c.System, c.op.Volume)
 			published.Message = strings.TrimPrefix(note, "; ")
 			return err

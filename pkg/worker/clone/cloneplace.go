@@ -12,6 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/worker/batch"
 	"gnuthought.com/efs-stunnel/pkg/worker/fsroot"
+	"gnuthought.com/efs-stunnel/pkg/worker/ledger"
 	"gnuthought.com/efs-stunnel/pkg/worker/trash"
 	"gnuthought.com/efs-stunnel/pkg/worker/treewalk"
 )
@@ -48,6 +49,16 @@ func (c *clone) checkPlace() error {
 		return fsroot.Replaced(c.place.Path)
 	}
 	return err
+}
+
+// isPublished reports whether an earlier run has moved the copy to its path. While it is in its place, what is at the
+// path is another volume's, or a person's.
+func (c *clone) isPublished(found ledger.Occupancy) (bool, error) {
+	if own := found.Own; own == nil || !own.IsOf(c.op.Owner) || own.State != "" || found.Info == nil {
+		return false, nil
+	}
+	_, err := c.System.State.Inspect(path.Join(trash.ClonesName, c.op.Volume, copyName))
+	return errors.Is(err, fs.ErrNotExist), fsroot.IgnoreMissing(err)
 }
 
 // begun is when the first run began, by the server's clock.

@@ -104,3 +104,19 @@ func TestRestoreRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestRestoredIsNotWhatIsAtItsPath: a run died between its entry and the rename, and another claim has left a directory
+// at the path.
+func TestRestoredIsNotWhatIsAtItsPath(t *testing.T) {
+	w := newFixture(t)
+	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(cleanupOf(a, "/ns/data"))
+	op := restoreOf(b, "/ns/back", a.ClaimUID)
+	w.crash(op, "restore /ns/back")
+	w.done(setupOf(c, "/ns/back"))
+	w.do(leaving(cleanupOf(c, "/ns/back")), operations.Done, operations.StillOwned)
+	w.do(op, operations.Failed, operations.PathTaken)
+	w.there("/.efs-stunnel/trash/"+a.Volume+"/file", "/.efs-stunnel/trash/@"+a.Volume)
+}
