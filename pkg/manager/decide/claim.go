@@ -88,7 +88,7 @@ func (p *claimPlanner) next(last Attempt) Plan {
 	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for the first time.
 	p.keepGivenUp = p.hasGivenUp(last)
 	switch {
-	case last.Unused && last.lost():
+	case last.Unused && (last.lost() || p.Claim == nil && last.maybeDone()):
 		p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: last.Operation, Since: last.Began}, last)
 	case p.isWanted():
 		p.provision(last)
@@ -335,7 +335,11 @@ func asksOther(claim *corev1.PersistentVolumeClaim, provisioner string) bool {
 
 // annotated returns the plan, with the claim's annotations and verdict as they should be from now on.
 func (p *claimPlanner) annotated() Plan {
-	if p.Claim == nil || asksOther(p.Claim, p.Provisioner) {
+	if p.Claim == nil {
+		return p.Plan
+	}
+	if asksOther(p.Claim, p.Provisioner) {
+		p.Verdict = VerdictOn(p.Claim)
 		return p.Plan
 	}
 	p.judge()

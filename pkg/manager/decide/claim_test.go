@@ -179,6 +179,7 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"failed 3 times":              {[]func(*fixture){withAttempts(ended(try(setup(), 3), failed))}, want{kind: operations.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
 		"failed 99 times":             {[]func(*fixture){withAttempts(ended(try(setup(), 99), failed))}, want{kind: operations.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
 		"failed and used":             {[]func(*fixture){withAttempts(used(ended(setup(), failed)))}, want{kind: operations.Setup, attempt: 2, due: now, failed: true}},
+		"no answer, claim gone":       {[]func(*fixture){withoutClaim, withAttempts(ended(setup(), noAnswer))}, want{kind: operations.Setup, attempt: 2, due: now}},
 		"failed, claim gone":          {[]func(*fixture){withoutClaim, withAttempts(ended(setup(), failed))}, want{}},
 		"failed, class bad by now":    {[]func(*fixture){func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), failed))}, want{refusal: "base_path"}},
 		"lost, class bad by now":      {[]func(*fixture){func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},

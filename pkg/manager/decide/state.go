@@ -156,6 +156,7 @@ func (a Attempt) Why() string {
 //	setup            any      when its claim is gone and its policy is Retain
 //	setup, restore   done     when there is a volume
 //	                 lost     the same: a worker had reported it to an earlier leader; or when it is tried again
+//	                 maybe    the same: if its claim is gone, it is tried again
 //	                 failed   yes: it counts as long as the Job is there
 //	clone            not done when there is a volume: nothing but its Job knows what was copied for a claim that
 //	                          is deleted; the same when that is to be removed
@@ -178,7 +179,7 @@ func (a Attempt) IsUsed(t Traces) bool {
 	case t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
-		return a.failed() || t.Volume.Object != nil
+		return a.failed() && !a.maybeDone() || t.Volume.Object != nil
 	case a.Operation.GivenTo != "":
 		return !t.Volume.IsGiven(t.Claim) || string(t.Claim.UID) != a.Operation.GivenTo
 	case isLimit(a.Operation):

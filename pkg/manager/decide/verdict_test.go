@@ -37,6 +37,7 @@ func TestVerdictOnAClaim(t *testing.T) {
 		"is being bound":                 {[]func(*fixture){said, made, binding}, before},
 		"is bound":                       {[]func(*fixture){boundClaim, made, said}, Verdict{}},
 		"wants another provisioner":      {[]func(*fixture){said, func(w *fixture) { w.Class.Provisioner = "other" }}, Verdict{}},
+		"asks another provisioner":       {[]func(*fixture){said, func(w *fixture) { w.Claim.Annotations[wellknown.AnnotationStorageProvisioner] = "other" }}, before},
 		"waits for a Job, nothing known": {[]func(*fixture){said, nothingKnown}, before},
 	} {
 		t.Run(name, func(t *testing.T) {

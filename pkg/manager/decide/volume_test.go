@@ -280,6 +280,7 @@ func TestUsed(t *testing.T) {
 		"setup done, superseded":        {ended(setup(), done), nil, true, true},
 		"setup lost":                    {ended(setup(), lost), nil, false, false},
 		"setup stopped":                 {ended(setup(), stopped), nil, false, false},
+		"setup without an answer":       {ended(setup(), noAnswer), nil, false, false},
 		"setup failed":                  {ended(setup(), failed), nil, false, true},
 		"adoption done, not adopted":    {ended(adoption(), done), originalOne, false, false},
 		"adoption done, adopted":        {ended(adoption(), done), object, false, true},
