@@ -62,7 +62,9 @@ func agentRun(ctx context.Context, args []string, e client.Environment, stdout, 
 	}
 	debug.SetMemoryLimit(agentMemory)
 	debug.SetGCPercent(agentGarbage)
-	log := o.Log.New(stderr)
+	lines := logging.NewLossy(stderr) // nobody may read them while tunnels fail
+	defer lines.Close()
+	log := o.Log.New(lines)
 	logging.UseForKubernetes(log, forbidden.IsRefusal)
 	log.Info("node agent starts", "node", o.agent.Node, "version", buildinfo.Read().String())
 	options, broadcast, err := wireAgent(o, log)

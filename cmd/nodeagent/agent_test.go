@@ -125,6 +125,7 @@ func get(ctx context.Context, prefix, path string) (code int, report string, err
 	return response.StatusCode, string(body), err
 }
 
+// TestAgentRunsWithoutTheAPI, and while nobody reads its log.
 func TestAgentRunsWithoutTheAPI(t *testing.T) {
 	folder := t.TempDir()
 	roots := filepath.Join(folder, "roots.pem")
@@ -135,12 +136,14 @@ func TestAgentRunsWithoutTheAPI(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	var stdout, stderr bytes.Buffer
+	log, lines := io.Pipe()
 	prefix := filepath.Join(folder, "s.conf")
 	go func() {
 		ended <- agentRun(ctx, []string{
 			"--node-name=node-1", "--ca-file=" + roots, "--stunnel-conf=" + prefix,
 			"--master=http://127.0.0.1:1", "--http-address=127.0.0.1:0",
-		}, client.Environment{Getenv: func(string) string { return "" }, ReadFile: os.ReadFile}, &stdout, &stderr)
+		}, client.Environment{Getenv: func(string) string { return "" }, ReadFile: os.ReadFile}, &stdout, lines)
+		_ = lines.Close()
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -158,7 +161,10 @@ func TestAgentRunsWithoutTheAPI(t *testing.T) {
 		t.Errorf("got %d, %q, %v; want that there is no table", code, report, err)
 	}
 	cancel()
-	if code := <-ended; code != program.ExitDone {
+	if _, err := stderr.ReadFrom(log); err != nil {
+		t.Error(err)
+	}
+	if code := <-ended; code != program.ExitDone || !strings.Contains(stderr.String(), "node agent starts") {
 		t.Errorf("it ended with %d: %s", code, &stderr)
 	}
 }
