@@ -6,6 +6,7 @@ package accesspoints
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -181,11 +182,15 @@ func (c *Controller) call(ctx context.Context, k key) (again time.Duration, err 
 
 func (c *Controller) fail(k key, problem decide.Verdict) {
 	c.mu.Lock()
-	before := c.known.problems[k]
-	c.known.problems[k] = problem
+	// The text of an error differs each time, and a change of it is news for all that wait.
+	cause := func(problem decide.Verdict) string { return awserrors.Cause(errors.New(problem.Message)) }
+	isNews := cause(c.known.problems[k]) != cause(problem)
+	if isNews {
+		c.known.problems[k] = problem
+	}
 	volume := c.known.volumeOf(k)
 	c.mu.Unlock()
-	if before != problem {
+	if isNews {
 		c.changed(volume)
 	}
 }

@@ -356,9 +356,29 @@ func TestFileSystemThatIsGoneIsListedNoMore(t *testing.T) {
 		if gid, why := c.GID(fs1, "pvc-1", 1000, 1003); gid != 0 || !strings.Contains(why, "--aws-region") {
 			t.Errorf("got %d, %q", gid, why)
 		}
-		synctest.Wait()
+		<-time.After(maxRetry + time.Second)
 		if api.called(listCall) != 3 {
 			t.Errorf("%d listings after one was asked for", api.called(listCall))
+		}
+	})
+}
+
+// TestFailedListingIsTriedAgainAtItsTime, whatever waits for it, and whatever its error says each time.
+func TestFailedListingIsTriedAgainAtItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &fakeAPI{answer: func(_ string, n int) error { return fmt.Errorf("read udp 10.0.0.1:%d->10.0.0.2:53: timeout", 40000+n) }}
+		c := run(t, api, func(o *Options) { o.FileSystems = func() []string { return []string{fs1} } })
+		changes := 0
+		c.OnChange(func(string) {
+			changes++
+			c.GID(fs1, "pvc-1", 1000, 1003)
+		}, func() {})
+		for range 60 { // a claim that waits is decided about each minute
+			c.GID(fs1, "pvc-1", 1000, 1003)
+			<-time.After(time.Minute)
+		}
+		if n := api.called(listCall); n < 10 || n > 35 || changes > 2 {
+			t.Errorf("%d calls and %d changes in an hour", n, changes)
 		}
 	})
 }

@@ -217,8 +217,13 @@ func (c *Controller) GID(fileSystemID, volume string, lowest, highest int) (gid 
 	list := key{listCall, fileSystemID}
 	listed, known := c.known.listed[fileSystemID]
 	if !known {
-		c.queue.Add(list)
-		return 0, "the access points of file system " + fileSystemID + " are listed, for a free gid. " + c.known.problems[list].Message
+		problem, failed := c.known.problems[list]
+		if failed { // it is tried again by itself, but for a file system that was gone
+			c.queue.AddAfter(list, maxRetry)
+		} else {
+			c.queue.Add(list)
+		}
+		return 0, "the access points of file system " + fileSystemID + " are listed, for a free gid. " + problem.Message
 	}
 	if gid = listed.reserve(volume, lowest, highest); gid == 0 {
 		return 0, fmt.Sprintf("access points of file system %s have all gids from %d to %d: delete some that are not used, or use a class with a wider range", fileSystemID, lowest, highest)
