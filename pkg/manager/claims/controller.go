@@ -29,8 +29,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -257,6 +259,11 @@ func (c *Controller) PointChanged(volume string) {
 	switch object := c.gatherer.Caches.Volume(volume); {
 	case volume == "":
 		c.TargetsChanged()
+		for _, bound := range caches.All[*corev1.PersistentVolume](c.gatherer.Caches.Volumes) {
+			if bound.Annotations[wellknown.AnnotationAccessPointID] != "" {
+				c.enqueue(volumes.ClaimsOf(bound)...)
+			}
+		}
 	case object != nil:
 		c.enqueue(volumes.ClaimsOf(object)...)
 	case isClaims:

@@ -209,6 +209,15 @@ func TestChangedFileSystemsAreAbout(t *testing.T) {
 	}
 }
 
+// TestListedAccessPointsAreAboutTheirVolumes, also those that are bound: one may be gone, or back.
+func TestListedAccessPointsAreAboutTheirVolumes(t *testing.T) {
+	bound := newVolume(t)
+	bound.Name, bound.Spec.ClaimRef.UID, bound.Status.Phase = "a", "a", corev1.VolumeBound
+	bound.Annotations[wellknown.AnnotationClaimUID] = "a"
+	bound.Annotations[wellknown.AnnotationAccessPointID] = "fsap-1"
+	checkEnqueued(t, []any{bound}, func(loop *Controller) { loop.PointChanged("") }, []types.UID{"a"})
+}
+
 // TestPodThatEndsIsAboutItsJobsClaims, and no other change of a pod is.
 func TestPodThatEndsIsAboutItsJobsClaims(t *testing.T) {
 	job := jobOf(t, operationOf(t, "a"))
