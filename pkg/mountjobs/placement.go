@@ -109,9 +109,17 @@ func FindsNoNode(pods []*corev1.Pod) bool {
 func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
 	isLost := root != nil && root.Status.Phase == corev1.ClaimLost
 	return isLost && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		state := ContainerOf(pod).State // the phase stays Pending while a container that others added does not start
-		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && state.Running == nil && state.Terminated == nil
+		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && !hasStarted(pod)
 	})
+}
+
+// HasStarted reports whether a Job's program runs, or has run.
+func HasStarted(pods []*corev1.Pod) bool { return slices.ContainsFunc(pods, hasStarted) }
+
+// hasStarted does not look at the phase, which stays Pending while a container that others added does not start.
+func hasStarted(pod *corev1.Pod) bool {
+	state := ContainerOf(pod).State
+	return state.Running != nil || state.Terminated != nil
 }
 
 // IsReady reports whether a pod is ready and does not end.

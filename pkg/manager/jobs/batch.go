@@ -26,20 +26,25 @@ func (c *Controller) batch(ctx context.Context, due []decide.Pending) ([]operati
 	if err != nil {
 		return nil, err
 	}
-	itself := func(o operations.Operation) operations.Operation { return o }
-	return pack(c, ops, itself).Batch, nil // with owners to release, and with uids, they may be too many
+	return c.packAll(ops), nil
+}
+
+// packAll leaves out what is too large with uids and owners to release, whatever their number: without the cleanup that
+// they are in the way of, owners would be released again and again.
+func (c *Controller) packAll(ops []operations.Operation) []operations.Operation {
+	return pack(c, ops, func(o operations.Operation) operations.Operation { return o }, len(ops)).Batch
 }
 
 func (c *Controller) choose(due []decide.Pending) []decide.Pending {
-	packed := pack(c, due, func(p decide.Pending) operations.Operation { return p.Operation })
+	packed := pack(c, due, func(p decide.Pending) operations.Operation { return p.Operation }, c.options.Batch)
 	for _, unfit := range packed.Unfit {
 		c.gatherer.Unindex(unfit.Item.Claim)
 	}
 	return packed.Batch
 }
 
-func pack[T any](c *Controller, all []T, operationOf func(T) operations.Operation) mountjobs.Packed[T] {
-	packed := mountjobs.Pack(all, operationOf, c.options.Batch)
+func pack[T any](c *Controller, all []T, operationOf func(T) operations.Operation, most int) mountjobs.Packed[T] {
+	packed := mountjobs.Pack(all, operationOf, most)
 	for _, unfit := range packed.Unfit {
 		c.report(report{operation: operationOf(unfit.Item), message: "the operation cannot be sent to a mount Job: " + unfit.Err.Error()})
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -92,5 +93,59 @@ func TestOperationsKeepTheirOrder(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestCleanupIsSentWithTheOwnersInItsWay, whatever a Job carries at most: alone, these would be released for ever.
+func TestCleanupIsSentWithTheOwnersInItsWay(t *testing.T) {
+	l := newLoop(t)
+	l.options.Batch = 1
+	object := releasedVolume(0)
+	add(t, l.gatherer.Caches.Volumes.GetStore(), object)
+	if err := l.client.Tracker().Add(object); err != nil {
+		t.Fatal(err)
+	}
+	_, plan := l.gatherer.Decide(claimNumber(0))
+	if len(plan.Pending) != 1 {
+		t.Fatalf("got %+v", plan)
+	}
+	pending := plan.Pending[0]
+	pending.Blockers = []operations.Owner{{Volume: "gone", Cluster: pending.Operation.Cluster, Namespace: "team", Claim: "gone", ClaimUID: "gone"}}
+	ops, err := l.confirmLive(t.Context(), []decide.Pending{pending})
+	if err != nil || len(ops) != 2 {
+		t.Fatalf("got %+v, %v", ops, err)
+	}
+	if got := l.packAll(ops); len(got) != 2 || got[1].Kind != operations.Cleanup {
+		t.Errorf("got %+v, want the cleanup after the release", got)
+	}
+}
+
+// TestJobWithACleanupThatIsCalledOffIsEnded before its program starts, and not later: it may be removing the directory.
+func TestJobWithACleanupThatIsCalledOffIsEnded(t *testing.T) {
+	started := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		Name: mountjobs.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}}}
+	for name, tt := range map[string]struct {
+		policy corev1.PersistentVolumeReclaimPolicy
+		pods   []*corev1.Pod
+		ended  int
+	}{
+		"is to be removed":    {corev1.PersistentVolumeReclaimDelete, nil, 0},
+		"is to stay":          {corev1.PersistentVolumeReclaimRetain, nil, 1},
+		"stays, it is begun":  {corev1.PersistentVolumeReclaimRetain, []*corev1.Pod{started}, 0},
+		"stays, no container": {corev1.PersistentVolumeReclaimRetain, []*corev1.Pod{{}}, 1},
+	} {
+		l := newLoop(t)
+		object := releasedVolume(0)
+		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
+		_, plan := l.gatherer.Decide(claimNumber(0))
+		object = object.DeepCopy()
+		object.Spec.PersistentVolumeReclaimPolicy = tt.policy
+		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
+		m := mounted(1, runs)
+		m.pods, m.calledOff = tt.pods, !mountjobs.HasStarted(tt.pods) && l.isCalledOff(plan.Pending[0].Operation)
+		if got := len(changesOf[background.End](planFor(stateWith([]mountJob{m})))); got != tt.ended {
+			t.Errorf("a volume that %s: %d Jobs are ended, want %d", name, got, tt.ended)
+		}
 	}
 }

@@ -59,6 +59,8 @@ type mountJob struct {
 	filledTrash time.Time
 	// waits says that its worker waits for more operations.
 	waits bool
+	// calledOff says that a volume is not to be cleaned up any more, and that its program has not started.
+	calledOff bool
 	// abandoned says of a clone Job that its claim is deleted, and progressDue when to report how far it is.
 	abandoned   bool
 	progressDue time.Time
@@ -114,6 +116,7 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	case m.waits:
 		c.observeUse(&m)
 	case m.outcome.HoldsFileSystem():
+		m.calledOff = !mountjobs.HasStarted(m.pods) && slices.ContainsFunc(m.outcome.Operations, c.isCalledOff)
 		m.warnings = c.gatherer.Caches.WarningsAbout(job.UID)
 		for _, pod := range m.pods {
 			m.warnings = append(m.warnings, c.gatherer.Caches.WarningsAbout(pod.UID)...)
@@ -130,6 +133,17 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 		m.abandoned = c.claimOf(o) == nil
 	}
 	s.clones = append(s.clones, m)
+}
+
+// isCalledOff reports whether an operation would remove the directory of a volume that is to stay by now: its Job was
+// created when that was not so.
+func (c *Controller) isCalledOff(o operations.Operation) bool {
+	object := c.gatherer.Caches.Volume(o.Volume)
+	if o.Kind != operations.Cleanup || object == nil || object.Spec.ClaimRef == nil {
+		return false
+	}
+	claim := c.gatherer.Caches.ClaimNamed(object.Spec.ClaimRef.Namespace, object.Spec.ClaimRef.Name)
+	return !volumes.Read(object, c.gatherer.Provisioner).NeedsCleanup(claim)
 }
 
 func (s *state) addTask(job background.Job) {

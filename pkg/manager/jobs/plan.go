@@ -136,11 +136,11 @@ const (
 	restoreWait = 4 * time.Minute
 )
 
-// endUnstartable ends a Job that avoids nodes and finds no other, and one that keeps the root claim from
-// being replaced. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
+// endUnstartable ends a Job that avoids nodes and finds no other, one that keeps the root claim from being replaced, and
+// one that would remove what is to stay: what else it has is sent again. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
 func (p *plan) endUnstartable(s state, m *mountJob) {
 	unschedulable := mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.IsDue(m.job.CreationTimestamp.Add(schedulingTime), s.Now)
-	if unschedulable || mountjobs.CannotStart(s.Root, m.pods) {
+	if unschedulable || m.calledOff || mountjobs.CannotStart(s.Root, m.pods) {
 		p.Add(background.End{Job: m.job})
 	}
 }
