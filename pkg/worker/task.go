@@ -210,11 +210,13 @@ func (j job) run(ctx context.Context) error {
 // runBatch returns an error if no more can be done: the batch was not begun, or its report not written.
 func (j job) runBatch(ctx context.Context, wanted operations.Batch) (operations.Report, error) {
 	j.log.Info("batch started", counts("batch", wanted.Number, "operations", len(wanted.Operations)))
-	start := j.Now()
+	start, received := j.Now(), time.Now()
 	var report operations.Report
 	fileSystem, err := j.open(ctx)
 	if err == nil {
-		report = batch.Run(ctx, fileSystem, wanted.Operations, j.observed())
+		options := j.observed()
+		options.Received = received
+		report = batch.Run(ctx, fileSystem, wanted.Operations, options)
 		fileSystem.Close()
 	} else {
 		report = operations.RefusedReport(len(wanted.Operations), fsroot.ResultOf(err))

@@ -12,7 +12,7 @@ import (
 // should lead.
 const (
 	MaxRoomLines  = 3_000
-	MaxHouseLines = 55_150
+	MaxHouseLines = 55_300
 	MaxFolders    = 14
 )
 

@@ -21,6 +21,7 @@ import (
 // between two steps, and the rest is NotDone.
 func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, options Options) (report operations.Report) {
 	err := Locked(ctx, f, func(b *Batch) error {
+		b.late = !options.Received.IsZero() && time.Since(options.Received) > patience
 		for _, op := range ops {
 			b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
 		}
@@ -35,6 +36,8 @@ func Run(ctx context.Context, f *fsroot.FileSystem, ops []operations.Operation, 
 	}
 	return operations.RefusedReport(len(ops), fsroot.ResultOf(err))
 }
+
+var errLate = errors.New("the batch is old")
 
 // Locked does something with a batch while no other Job changes the file system.
 func Locked(ctx context.Context, f *fsroot.FileSystem, do func(*Batch) error) error {
@@ -55,9 +58,16 @@ func Locked(ctx context.Context, f *fsroot.FileSystem, do func(*Batch) error) er
 type Options struct {
 	// Workers is how many operations are done at once; 0 is defaultWorkers.
 	Workers int
+	// Received is when this process got the batch, zero is now. One that is older than patience when it has the lock
+	// removes nothing.
+	Received time.Time
 	// Ended, if not nil, is called when an operation has ended, one call at a time.
 	Ended Observer
 }
+
+// patience is less than the time after which the Job of a node that is cut off counts as stuck. Then there is another
+// one, and the volume may be wanted again.
+const patience = time.Minute
 
 // defaultWorkers hide the round trips of an operation, some twenty, from those of others.
 const defaultWorkers = 16
@@ -74,6 +84,7 @@ type Batch struct {
 	gids   *ledger.Gids
 
 	outdated atomic.Bool // another Job has changed the ledger
+	late     bool        // the next Job removes what is to be removed
 
 	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
@@ -134,6 +145,9 @@ func (b *Batch) End() {
 
 // Do does one operation, beside others if it can.
 func (b *Batch) Do(ctx context.Context, op operations.Operation) Outcome {
+	if b.late && !op.AddsOwner() {
+		return OutcomeOf(&fsroot.StopError{Cause: errLate})
+	}
 	result, err := b.doBesideOthers(ctx, op)
 	if errors.Is(err, ledger.ErrAlone) {
 		result, err = b.doAlone(ctx, op)

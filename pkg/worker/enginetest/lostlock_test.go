@@ -347,3 +347,26 @@ func TestLateSweepRemovesNothingThatIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestOldBatchRemovesNothing: a Job that has waited for the lock, or for the server, may have a successor, and the volume
+// may be wanted again.
+func TestOldBatchRemovesNothing(t *testing.T) {
+	w := newFixture(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	f := w.open(nil)
+	defer f.Close()
+	batchOf := func(age time.Duration) []operations.Result {
+		ops := []operations.Operation{cleanupOf(a, "/ns/data"), setupOf(b, "/ns/other")}
+		return batch.Run(t.Context(), f, ops, batch.Options{Received: time.Now().Add(-age)}).Results
+	}
+	if got := batchOf(2 * time.Minute); got[0].State != operations.NotDone || got[0].Reason != operations.Stopped || got[1].State != operations.Done {
+		t.Errorf("got %+v", got)
+	}
+	w.there("/ns/data/file", "/ns/other")
+	if got := batchOf(time.Second); got[0].State != operations.Done {
+		t.Errorf("got %+v", got)
+	}
+	w.gone("/ns/data")
+}
