@@ -186,6 +186,10 @@ func TestVolumes(t *testing.T) {
 				Corrections: []string{"a: 20490 -> 20491"},
 			},
 		},
+		"that another installation made are corrected by that one": {
+			in:   ports.Input{Table: known, Listing: both, Volumes: []ports.Volume{foreign(volume("a", "fs-2", 20490))}},
+			want: outcome{Ports: kept{"fs-1": 20490, "fs-2": 20491}},
+		},
 		"bring back what the table lost, with their port": {
 			in: ports.Input{Table: known, Listing: both, Volumes: []ports.Volume{volume("a", "fs-0", 20500)}},
 			want: outcome{

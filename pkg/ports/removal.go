@@ -157,8 +157,8 @@ func (p *planner) requiredKeys() []Key {
 // volume is on; the port option follows, for pods would be on another file system otherwise.
 func (p *planner) correctVolumes() {
 	for _, v := range p.volumes {
-		if v.On.FileSystem == "" {
-			continue // not ours
+		if v.On.FileSystem == "" || v.Foreign {
+			continue // not ours: the other installation has a table of its own
 		}
 		want, ok := p.table.Port(v.On)
 		if !ok {
