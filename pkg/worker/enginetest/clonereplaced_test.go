@@ -258,3 +258,15 @@ func TestFilesThatAreRemovedWhileOpenAreLeftOut(t *testing.T) {
 	w.gone(clonePath + removed)
 	w.there(clonePath + "/sub/.nfs-notes")
 }
+
+// TestCopyIsNotWhatIsAtItsPath: a run died between its entry and the rename, and another claim was given the path.
+func TestCopyIsNotWhatIsAtItsPath(t *testing.T) {
+	w := newFixture(t)
+	w.withSource()
+	w.cloneWith(theClone(), failAt("publish "+clonePath))
+	w.done(setupOf(owner("c1", "ns", 3), clonePath))
+	if result := w.cloneWith(theClone(), nil); result.State != operations.Failed || result.Reason != operations.PathTaken {
+		t.Errorf("got %+v", result)
+	}
+	w.there("/.efs-stunnel/clones/" + theClone().Volume + "/copy/a")
+}
