@@ -110,7 +110,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 			state.took = 0
 		}
 		state.Tunnel = tunnel
-		if a.hasClients(tunnel.Port) {
+		if a.isUsedNow(tunnel) {
 			state.usedAt = a.clientsAt
 		}
 		states[tunnel.Name] = state

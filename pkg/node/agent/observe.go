@@ -211,6 +211,12 @@ func (a *Agent) hasClients(port int) bool {
 	return a.clientsUnknown || a.clients[loopback(port)] > 0
 }
 
+// isUsedNow reports whether a tunnel counts as in use from now on. While that is unknown, those do whose stunnel runs: the
+// probes of the others would start every stunnel of the node, where memory may be short.
+func (a *Agent) isUsedNow(t routing.Tunnel) bool {
+	return a.hasClients(t.Port) && (!a.clientsUnknown || a.status.Tunnels[t.Name].State == tunnelspec.StateRunning)
+}
+
 // used are the tunnels that have, or just had, clients, also those that are missing in the table.
 func (a *Agent) used(now time.Time) map[string]bool {
 	used := map[string]bool{}

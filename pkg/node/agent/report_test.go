@@ -150,6 +150,17 @@ func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 	}
 }
 
+// TestIdleTunnelsStayIdleWhileConnectionsAreUnknown: probes through all of them would start all stunnels.
+func TestIdleTunnelsStayIdleWhileConnectionsAreUnknown(t *testing.T) {
+	a := &Agent{clientsUnknown: true}
+	a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"idle": {State: tunnelspec.StateIdle}, "running": {State: tunnelspec.StateRunning}}
+	for name, want := range map[string]bool{"idle": false, "running": true} {
+		if got := a.isUsedNow(routing.Tunnel{Tunnel: tunnelspec.Tunnel{Name: name}, Port: 20490}); got != want {
+			t.Errorf("%s: in use %v, want %v", name, got, want)
+		}
+	}
+}
+
 // The NFS client has no connection for moments, above all while its mount target is silent.
 func TestTunnelIsUsedForAWhileAfterItsLastClient(t *testing.T) {
 	now := time.Now()
