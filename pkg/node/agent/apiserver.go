@@ -146,6 +146,9 @@ func (a *Agent) removeTaint(ctx context.Context) {
 // between two comparisons with what is true.
 const showInterval = 10 * time.Second
 
+// rewriteInterval is the time after which the object is written without a change: somebody may have deleted it.
+const rewriteInterval = time.Hour
+
 // startTime is how long a starting agent without problems shows nothing until it is ready, so that most
 // write once.
 const startTime = 30 * time.Second
@@ -157,6 +160,7 @@ const missingInterval = 5 * time.Minute
 type showing struct {
 	at     time.Time // of the latest comparison
 	latest v1alpha1.NodeTunnelsStatus
+	wanted time.Time // when that was requested
 }
 
 // wanted is what the node's NodeTunnels should be.
@@ -177,10 +181,11 @@ func (a *Agent) show(now time.Time, changed bool) {
 	}
 	next := a.nodeTunnels(now)
 	a.showing.at = now
-	if w := a.wanted.Load(); w != nil && reflect.DeepEqual(next, a.showing.latest) {
+	w, isOld := a.wanted.Load(), now.Sub(a.showing.wanted) >= rewriteInterval
+	if w != nil && !isOld && w.node.UID == node.UID && reflect.DeepEqual(next, a.showing.latest) {
 		return
 	}
-	a.showing.latest = next
+	a.showing.latest, a.showing.wanted = next, now
 	a.wanted.Store(&wanted{node, next})
 	a.shown.Request()
 }

@@ -78,6 +78,13 @@ func TestObjectIsWrittenOnChangeOnly(t *testing.T) {
 		if got := steps(3600); got != 1 {
 			t.Errorf("got %d writes in an hour without a change, want 1", got)
 		}
+		if got := steps(3600); got != 1 {
+			t.Errorf("got %d writes in the next hour, want one, if somebody has deleted the object", got)
+		}
+		a.inbox.inputs.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "another"}}
+		if got := steps(60); got != 1 {
+			t.Errorf("got %d writes when the node was registered again, want 1", got)
+		}
 		for range 30 { // a tunnel that fails and recovers all the time
 			a.tunnels["fs-1"].judged = &probe.Result{Err: context.DeadlineExceeded}
 			steps(1)
