@@ -73,12 +73,9 @@ const (
 // fullMemoryDrains: a node's memory is full of data that only stunnel can write, also while stunnel is started again.
 // If stunnel or the supervisor waited for memory, nothing would ever be free: they do without the component realtime.
 func fullMemoryDrains(l *lab) {
+	l.restoreAgentsAtTheEnd()
 	l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--patch-file", "deploy/kustomize/components/realtime/agent.yaml")
 	l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--type=json", "--patch", turnOnRealtime)
-	l.Cleanup(func() {
-		l.kubectl("-n", system, "rollout", "undo", "daemonset/efs-stunnel")
-		l.waitForRollout()
-	})
 	l.waitForRollout()
 	ns := l.namespace("memory")
 	critical := strings.Replace(pod("persistentVolumeClaim: {claimName: data}", ""), "spec:\n", "spec:\n  priorityClassName: system-node-critical\n", 1)

@@ -36,11 +36,8 @@ func lanesCarryMounts(l *lab) {
 
 	l.serveInPartitions()
 	one := l.readingRate(reader, volume, 4)
+	l.restoreAgentsAtTheEnd()
 	l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--type=json", "--patch", turnOnLanes)
-	l.Cleanup(func() {
-		l.kubectl("-n", system, "rollout", "undo", "daemonset/efs-stunnel")
-		l.waitForRollout()
-	})
 	l.waitForRollout()
 	l.readingRate(reader, volume, 16) // lanes are added to a mount that is busy for seconds
 	all := l.readingRate(reader, volume, 32)
@@ -123,6 +120,17 @@ func (l *lab) killLanes(node string, seconds int) {
 	target, _ := l.mountTargets(shared, node)
 	address, _, _ := strings.Cut(target.Address, ",") // of each family
 	l.onNode(node, fmt.Sprintf("for i in $(seq %[2]d); do "+killLane+"; sleep 1; done", address, seconds))
+}
+
+// restoreAgentsAtTheEnd has the agents' pods be as they are now, whatever is patched. To undo a rollout would undo the
+// latest of several patches.
+func (l *lab) restoreAgentsAtTheEnd() {
+	template := l.kubectl("-n", system, "get", "daemonset", "efs-stunnel", "-o", "jsonpath={.spec.template}")
+	l.Cleanup(func() {
+		patch := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template", "value": %s}]`, template)
+		l.kubectl("-n", system, "patch", "daemonset", "efs-stunnel", "--type=json", "--patch", patch)
+		l.waitForRollout()
+	})
 }
 
 func (l *lab) waitForRollout() {
