@@ -204,6 +204,7 @@ func (v Volume) IsGiven(claim *corev1.PersistentVolumeClaim) bool {
 func Gift(volume Volume, cluster string) operations.Operation {
 	operation := Adoption(volume, cluster)
 	operation.Made, operation.GivenTo = false, string(volume.Object.Spec.ClaimRef.UID)
+	operation.Reads = IsReadOnly(volume.Object.Spec.AccessModes)
 	return operation
 }
 

@@ -40,7 +40,7 @@ func (o Operation) Check() error {
 		if !o.Adopt && (o.TakeOver != "" || o.GivenTo != "") {
 			return errors.New("only an adoption takes something over, or is for another claim")
 		}
-		if o.Reads && (o.Adopt || checkVolumeName(o.SourceVolume) != nil || CheckIdentity(o.SourceClaimUID) != nil) {
+		if o.Reads && !o.Adopt && (checkVolumeName(o.SourceVolume) != nil || CheckIdentity(o.SourceClaimUID) != nil) {
 			return errors.New("a reader needs the volume and the claim of the owner, and adopts nothing")
 		}
 		return o.Directory.check()

@@ -119,7 +119,7 @@ type Operation struct {
 
 	Source // of a clone, and of a reader
 	// Reads, in a setup, makes the volume a reader of the directory, which must be that of SourceVolume: its entry
-	// belongs to the owner's namespace.
+	// belongs to the owner's namespace. With Adopt, the volume may be a reader: without an entry, it becomes no owner.
 	Reads bool `json:"reads,omitempty"`
 	// Abandon, in a clone, removes what was copied for a claim that no longer exists. It is done in a batch,
 	// as a cleanup is.

@@ -308,6 +308,7 @@ func (p *volumePlanner) takeBack() {
 	}
 	operation := volumes.Adoption(v.Volume, p.Cluster)
 	operation.Made = false // it keeps the right that its entry has
+	operation.Reads = volumes.IsReadOnly(v.Object.Spec.AccessModes)
 	p.enter(operation, last, "take the cleanup back")
 }
 

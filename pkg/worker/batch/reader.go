@@ -32,11 +32,11 @@ func checkReader(op operations.Operation, found ledger.Occupancy) error {
 // belongTo has the entry of a reader belong to the namespace and class of the owner, whose data it is: nobody gets the
 // directory by a reader's entry who would not get it without. A reader stays one whatever its volume does later.
 func belongTo(e *ledger.Entry, op operations.Operation, found ledger.Occupancy) {
-	from := found.Own
-	if op.Reads {
+	from, begins := found.Own, op.Reads && !op.Adopt
+	if begins {
 		from = ownerRead(op, found)
 	}
-	if from != nil && (op.Reads || from.Reads) {
+	if from != nil && (begins || from.Reads) {
 		e.Reads, e.Namespace, e.NamespaceUID, e.Class = true, from.Namespace, from.NamespaceUID, from.Class
 	}
 }

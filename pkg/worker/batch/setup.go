@@ -53,13 +53,15 @@ func (b *Batch) checkSetup(ctx context.Context, op operations.Operation, found l
 	if err := b.checkNesting(ctx, op); err != nil {
 		return err
 	}
-	if op.Reads {
+	if op.Reads && !op.Adopt {
 		return checkReader(op, found)
 	}
 	if err := b.checkOwners(op, found); err != nil {
 		return err
 	}
 	switch {
+	case op.Adopt && op.Reads && found.Own == nil:
+		return fsroot.Refuse(operations.NotFound, "%s is not read by the volume, as the ledger has it, so there is nothing to take over", fsroot.Quote(op.Path))
 	case op.Adopt && found.Info == nil:
 		return fsroot.Refuse(operations.NotFound, "%s is not there, so it cannot be taken over as it is", fsroot.Quote(op.Path))
 	case op.Adopt || found.Info == nil || found.Own != nil || len(found.All()) > 0 || !op.RefuseExisting:

@@ -165,3 +165,27 @@ func TestOwnerReturnsToItsReaders(t *testing.T) {
 		t.Error("the directory stays after its owner")
 	}
 }
+
+// TestReaderIsTakenBackAsAReader, or not at all: as an owner, its namespace would have the directory.
+func TestReaderIsTakenBackAsAReader(t *testing.T) {
+	w, _, reader := newReader(t)
+	back := setupOf(reader, sharedPath)
+	back.Adopt, back.Reads, back.ShareAcrossNamespaces, back.ShareAcrossClusters = true, true, true, true
+	w.done(back)
+	if e := w.entry(sharedPath, reader.Volume); e["reads"] != true || e["namespace"] != "team" {
+		t.Errorf("got %v", e)
+	}
+	w.do(leaving(cleanupOf(reader, sharedPath)), operations.Done, operations.StillOwned)
+	w.do(back, operations.Failed, operations.NotFound)
+	copied := cloneOf(owner("c1", "web", 3), "/web/copy", reader, sharedPath)
+	if result := w.cloneWith(copied, nil); result.State != operations.Failed {
+		t.Errorf("it is copied: %+v", result)
+	}
+	only := owner("c1", "team", 1) // an owner that only reads stays one
+	owns := setupOf(only, sharedPath)
+	owns.Adopt, owns.Reads = true, true
+	w.done(owns)
+	if e := w.entry(sharedPath, only.Volume); e["reads"] == true {
+		t.Errorf("got %v", e)
+	}
+}
