@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,7 @@ func TestClaimsAreAnnotatedAtCreation(t *testing.T) {
 // No claim is Lost or bound to two volumes, with WaitForFirstConsumer neither.
 func TestLateBinderIsPassedWithoutLoss(t *testing.T) {
 	c, f := startThrottled(t)
+	f.linger = time.Hour // a worker waits: without the controller-manager, no other Job gets a pod
 	registry := prometheus.NewRegistry()
 	first := f.startBindingManager(registry)
 	f.waitForBound(f.createClaim("before"))
