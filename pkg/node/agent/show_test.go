@@ -81,6 +81,7 @@ func TestObjectIsWrittenOnChangeOnly(t *testing.T) {
 		if got := steps(3600); got != 1 {
 			t.Errorf("got %d writes in the next hour, want one, if somebody has deleted the object", got)
 		}
+		steps(1800)
 		a.inbox.inputs.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "another"}}
 		if got := steps(60); got != 1 {
 			t.Errorf("got %d writes when the node was registered again, want 1", got)
