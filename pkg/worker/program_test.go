@@ -195,6 +195,24 @@ func TestRunDoesNotHangWithTheFileSystem(t *testing.T) {
 	}
 }
 
+// TestRunThatWaitedForTheServerRemovesNothing: its Job may have a successor, and the volume may be wanted again.
+func TestRunThatWaitedForTheServerRemovesNothing(t *testing.T) {
+	for silent, removed := range map[time.Duration]bool{time.Second: true, 2 * time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newContainer(t, setup("pvc-1", "/team/data"))
+			mustRun(t, w)
+			w.ask(cleanup("pvc-1", "/team/data"))
+			hang := make(chan struct{})
+			w.hang = hang
+			time.AfterFunc(silent, func() { close(hang) })
+			w.run(t.Context(), commandRun)
+			if w.exists("team/data") == removed {
+				t.Errorf("a server that was silent for %s: removed %v, report %s", silent, !removed, w.message())
+			}
+		})
+	}
+}
+
 func TestRunWithOperationsThatCannotBeRead(t *testing.T) {
 	tests := map[string]struct {
 		data string
