@@ -41,7 +41,7 @@ func (o Operation) Check() error {
 			return errors.New("only an adoption takes something over, or is for another claim")
 		}
 		if o.Reads && !o.Adopt && (checkVolumeName(o.SourceVolume) != nil || CheckIdentity(o.SourceClaimUID) != nil) {
-			return errors.New("a reader needs the volume and the claim of the owner, and adopts nothing")
+			return errors.New("a reader needs the volume and the claim of the owner")
 		}
 		return o.Directory.check()
 	case Restore:
