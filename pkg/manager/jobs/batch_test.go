@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -138,13 +139,29 @@ func TestJobWithACleanupThatIsCalledOffIsEnded(t *testing.T) {
 		l := newLoop(t)
 		object := releasedVolume(0)
 		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
-		_, plan := l.gatherer.Decide(claimNumber(0))
+		if err := l.client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+		l.gatherer.Decide(claimNumber(0))
+		s := ready(l.observe(fileSystem))
+		if _, err := l.apply(t.Context(), s, planFor(s)); err != nil {
+			t.Fatal(err)
+		}
+		created, err := l.client.BatchV1().Jobs("efs-stunnel").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(created.Items) != 1 {
+			t.Fatalf("%d Jobs, %v", len(created.Items), err)
+		}
+		job := &created.Items[0]
+		job.UID, job.CreationTimestamp = "job", metav1.Now()
+		add(t, l.gatherer.Caches.Jobs.GetStore(), job)
+		for _, pod := range tt.pods {
+			pod.Name, pod.Namespace, pod.OwnerReferences = "pod", job.Namespace, []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+			add(t, l.gatherer.Caches.Pods.GetStore(), pod)
+		}
 		object = object.DeepCopy()
 		object.Spec.PersistentVolumeReclaimPolicy = tt.policy
 		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
-		m := mounted(1, runs)
-		m.pods, m.calledOff = tt.pods, !mountjobs.HasStarted(tt.pods) && l.isCalledOff(plan.Pending[0].Operation)
-		if got := len(changesOf[background.End](planFor(stateWith([]mountJob{m})))); got != tt.ended {
+		if got := len(changesOf[background.End](planFor(ready(l.observe(fileSystem))))); got != tt.ended {
 			t.Errorf("a volume that %s: %d Jobs are ended, want %d", name, got, tt.ended)
 		}
 	}
